@@ -66,8 +66,14 @@ func (in *Injected) Remove() {
 	}
 }
 
+// met is what one call needs of a fault, copied while the lock is held.
+type met struct {
+	Fault
+	release <-chan struct{}
+}
+
 // takeFault must be called with the lock held.
-func (s *Server) takeFault(method string, chat int64) *Injected {
+func (s *Server) takeFault(method string, chat int64) *met {
 	for _, in := range s.faults {
 		if in.removed || in.left == 0 || (in.Method != "" && in.Method != method) || (in.ChatID != 0 && in.ChatID != chat) {
 			continue
@@ -81,12 +87,12 @@ func (s *Server) takeFault(method string, chat int64) *Injected {
 		}
 		in.hits++
 		s.wake()
-		return in
+		return &met{in.Fault, in.release}
 	}
 	return nil
 }
 
-func (s *Server) misbehave(w http.ResponseWriter, r *http.Request, in Injected, finish func(status int, text string)) {
+func (s *Server) misbehave(w http.ResponseWriter, r *http.Request, in *met, finish func(status int, text string)) {
 	switch {
 	case in.Hang:
 		select {
@@ -110,7 +116,7 @@ func (s *Server) misbehave(w http.ResponseWriter, r *http.Request, in Injected, 
 	}
 }
 
-func (in Injected) answer() answer {
+func (in *met) answer() answer {
 	if in.RetryAfter > 0 {
 		return tooMany(in.RetryAfter)
 	}

@@ -274,13 +274,13 @@ func (s *Server) serveMethod(w http.ResponseWriter, r *http.Request, method stri
 		s.wake()
 	}
 	if fault != nil && !fault.Applied {
-		s.misbehave(w, r, *fault, func(status int, text string) { finish(answer{status: status, description: text}, false) })
+		s.misbehave(w, r, fault, func(status int, text string) { finish(answer{status: status, description: text}, false) })
 		return
 	}
 	a := s.apply(r, method, p)
 	effect := a.status == http.StatusOK
 	if fault != nil {
-		s.misbehave(w, r, *fault, func(status int, text string) { finish(answer{status: status, description: text}, effect) })
+		s.misbehave(w, r, fault, func(status int, text string) { finish(answer{status: status, description: text}, effect) })
 		return
 	}
 	finish(a, effect)
