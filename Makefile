@@ -1,0 +1,62 @@
+# make run needs Go, git and make. make test brings what else it needs (scripts/deps, scripts/fetch) and says what it could not.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := build
+.PHONY: build run test check bench fresh clean tools linters deps clis
+
+# Go refuses to work without a home for its caches; an empty environment is no reason to fail.
+ifeq ($(strip $(HOME)),)
+export HOME := $(CURDIR)/.cache/home
+endif
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+TOOLS   := .cache/tools
+
+# What the tests are told. The published API descriptions lie beside the checkout in CI and are not ours to commit.
+export PULSE_TEST_CLI_DIR := $(CURDIR)/.cache/cli/bin
+ifneq ($(wildcard ../shared/specs),)
+export PULSE_SPECS_DIR ?= $(abspath ../shared/specs)
+endif
+
+# The race detector is the only user of cgo, and needs a C compiler.
+GO_TEST_FLAGS = -shuffle=on -timeout=15m $(if $(shell command -v gcc),-race)
+WITH_CGO      = CGO_ENABLED=$(if $(shell command -v gcc),1,0)
+
+build:
+	@mkdir -p bin
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+run: build
+	bin/pulse demo
+
+test: deps tools clis
+	$(WITH_CGO) $(TOOLS)/pg -- $(TOOLS)/suite test $(GO_TEST_FLAGS) ./...
+
+check: deps tools linters clis
+	@scripts/check
+	$(WITH_CGO) $(TOOLS)/pg -- $(TOOLS)/suite features $(GO_TEST_FLAGS)
+
+bench: deps tools
+	$(TOOLS)/pg -durable -- go test -run '^$$' -bench . -benchmem -timeout=30m ./...
+
+# The proof that a clone is enough: make run and make test in a plain Debian root. Root only; takes minutes.
+fresh:
+	scripts/fresh
+
+deps:
+	@scripts/deps
+
+tools:
+	@mkdir -p $(TOOLS)
+	@CGO_ENABLED=0 go build -o $(TOOLS)/ ./scripts/...
+
+linters:
+	@mkdir -p $(TOOLS)
+	@CGO_ENABLED=0 go -C tools build -o $(CURDIR)/$(TOOLS)/ tool
+
+clis: tools
+	@$(TOOLS)/fetch || { test "$$CI" != true && echo "agent CLIs: none; the tests that drive them skip"; }
+
+clean:
+	rm -rf bin .cache
