@@ -1,0 +1,207 @@
+package loop
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"pulseloop/pulse"
+)
+
+// Runner takes sessions that are due and does one step for each: dispatch
+// the next iteration, record a finished one, or time one out. It keeps no
+// memory of a session between steps.
+type Runner struct {
+	store    Store
+	reaper   Reaper
+	prompts  Prompter
+	words    Words
+	cfg      Config
+	wakes    <-chan struct{}
+	poll     time.Duration
+	steppers int
+}
+
+// RunnerConfig is what a Runner is made of. Zero fields take defaults.
+type RunnerConfig struct {
+	Config
+	Store    Store
+	Reaper   Reaper
+	Prompts  Prompter
+	Words    Words
+	Wakes    <-chan struct{} // hints that a session came due
+	Poll     time.Duration   // fallback: 1 s
+	Steppers int             // steps at once: 2
+}
+
+// NewRunner returns a Runner; Run starts it.
+func NewRunner(c RunnerConfig) *Runner {
+	return &Runner{store: c.Store, reaper: c.Reaper, prompts: c.Prompts, words: c.Words, cfg: c.Config.withDefaults(),
+		wakes: c.Wakes, poll: cmp.Or(c.Poll, time.Second), steppers: cmp.Or(c.Steppers, 2)}
+}
+
+// Run steps sessions until ctx ends; it returns nil then.
+func (r *Runner) Run(ctx context.Context) error {
+	again := make(chan struct{}, 1)
+	done := make(chan struct{})
+	for range r.steppers {
+		go func() {
+			r.stepping(ctx, again)
+			done <- struct{}{}
+		}()
+	}
+	r.ticking(ctx, again)
+	for range r.steppers {
+		<-done
+	}
+	return nil
+}
+
+// ticking passes wake-ups on to the steppers, polls as the fallback, and
+// reaps ended leases.
+func (r *Runner) ticking(ctx context.Context, again chan<- struct{}) {
+	tick := time.NewTicker(r.poll)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.wakes:
+		case <-tick.C:
+			if _, _, err := r.reaper.Reap(ctx); err != nil && ctx.Err() == nil {
+				r.cfg.Log.Warn("reap ended leases", "err", err)
+			}
+		}
+		select {
+		case again <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// stepping does steps until none is due, then waits for the next hint.
+func (r *Runner) stepping(ctx context.Context, again chan struct{}) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-again:
+		}
+		for ctx.Err() == nil {
+			did, err := r.RunOnce(ctx)
+			if err != nil && ctx.Err() == nil {
+				r.cfg.Log.Error("step a session", "err", err)
+			}
+			if !did {
+				break
+			}
+			// Another session may be due as well: let an idle stepper look.
+			select {
+			case again <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
+// RunOnce takes one due session and does one step. did is false if none was due.
+func (r *Runner) RunOnce(ctx context.Context) (did bool, err error) {
+	token := pulse.NewUUID(r.cfg.Clock())
+	s, _, err := r.store.Take(ctx, token, r.cfg.Lease)
+	if errors.Is(err, pulse.ErrNone) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("take a due session: %w", err)
+	}
+	for range maxRetries {
+		err = r.step(ctx, s)
+		if !errors.Is(err, pulse.ErrStale) {
+			break
+		}
+		// Somebody wrote the session meanwhile. While the hold is still
+		// ours the step is due as before, only its facts have changed.
+		if s, err = r.store.Session(ctx, s.ID); err != nil || s.StepToken != token {
+			break
+		}
+	}
+	if err != nil && !errors.Is(err, pulse.ErrStale) {
+		return true, fmt.Errorf("step session %s: %w", s.ID, err)
+	}
+	return true, nil
+}
+
+// step does the one thing that the session needs now.
+func (r *Runner) step(ctx context.Context, s pulse.Session) error {
+	now := r.cfg.Clock().UTC()
+	switch s.Status {
+	case pulse.SessionPending:
+		return r.dispatch(ctx, s, nil, now)
+	case pulse.SessionRunning:
+	default:
+		return r.wait(ctx, s, time.Time{})
+	}
+	it, task, err := r.store.CurrentIteration(ctx, s.ID)
+	switch {
+	case errors.Is(err, pulse.ErrNone):
+		return r.dispatch(ctx, s, nil, now)
+	case err != nil:
+		return fmt.Errorf("read the current iteration: %w", err)
+	case !openIteration(it):
+		return r.dispatch(ctx, s, &it, now)
+	case task.Status.Over():
+		c, err := r.record(s, it, task, now)
+		if err != nil {
+			return err
+		}
+		return r.apply(ctx, s, c)
+	case r.silent(task, now):
+		c, err := r.timeOut(s, it, task, now)
+		if err != nil {
+			return err
+		}
+		return r.apply(ctx, s, c)
+	}
+	return r.wait(ctx, s, r.deadline(task, now))
+}
+
+// wait lets go of the session until a time (zero: until somebody says something).
+func (r *Runner) wait(ctx context.Context, s pulse.Session, until time.Time) error {
+	s.DueAt = until
+	return r.apply(ctx, s, pulse.Change{Session: &s})
+}
+
+// apply writes a step: the hold is given up with it.
+func (r *Runner) apply(ctx context.Context, before pulse.Session, c pulse.Change) error {
+	c.Session.StepToken = ""
+	c.Session.UpdatedAt = r.cfg.Clock().UTC()
+	return r.store.Apply(ctx, pulse.Guard{SessionID: before.ID, Version: before.Version, StepToken: before.StepToken}, c)
+}
+
+// silent reports whether a claimed task has given no sign of life for too long.
+func (r *Runner) silent(t pulse.Task, now time.Time) bool {
+	return (t.Status == pulse.TaskClaimed || t.Status == pulse.TaskRunning) && !now.Before(r.deadline(t, now))
+}
+
+// deadline is when to look at the session again: when its task will have
+// been silent too long, or for a task nobody has claimed, after a while.
+func (r *Runner) deadline(t pulse.Task, now time.Time) time.Time {
+	if t.Status == pulse.TaskQueued {
+		return now.Add(r.cfg.SilenceLimit)
+	}
+	last := t.StartedAt
+	if t.LastSign.After(last) {
+		last = t.LastSign
+	}
+	if last.IsZero() {
+		last = t.CreatedAt
+	}
+	return last.Add(r.cfg.SilenceLimit)
+}
+
+func (r *Runner) log(s pulse.Session) *slog.Logger {
+	return r.cfg.Log.With("session", string(s.ID), "project", s.ProjectName)
+}
