@@ -1,0 +1,135 @@
+package configs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+)
+
+// Defaults is the tree of a fresh installation for the user with that home
+// directory.
+func Defaults(home string) Config {
+	return Config{
+		DataDir: filepath.Join(home, ".local", "share", "pulse"), AllowedRoots: []string{home},
+		HTTP:   HTTP{Listen: "127.0.0.1:3002"},
+		Loop:   Loop{MaxIterations: 10, SilenceLimit: 5 * time.Minute},
+		Daemon: Daemon{Slots: 2, ShutdownGrace: 10 * time.Second},
+		Log:    Log{Level: "info", Format: "text"},
+	}
+}
+
+// Env looks up environment variables; os.LookupEnv is the real one.
+type Env func(name string) (string, bool)
+
+// Load finds and reads the configuration: explicit (the --config flag) if
+// not empty, else $PULSE_CONFIG, ./pulse.yaml, $XDG_CONFIG_HOME/pulse/pulse.yaml
+// (or ~/.config/pulse/pulse.yaml); then the environment; then it validates.
+// A file that is named but missing is an error; without any file the
+// defaults stand.
+func Load(explicit string, env Env) (Config, error) {
+	home, _ := env("HOME")
+	if home == "" {
+		home = "/"
+	}
+	c := Defaults(home)
+	file, named := find(explicit, env, home)
+	if file != "" {
+		if err := c.read(file, named); err != nil {
+			return c, err
+		}
+	}
+	if err := c.override(env); err != nil {
+		return c, err
+	}
+	c.expand(home)
+	return c, c.Validate()
+}
+
+// find gives the file to read, and whether somebody named it.
+func find(explicit string, env Env, home string) (file string, named bool) {
+	if explicit != "" {
+		return explicit, true
+	}
+	if f, ok := env("PULSE_CONFIG"); ok && f != "" {
+		return f, true
+	}
+	for _, f := range []string{"pulse.yaml", Home(env, home)} {
+		if _, err := os.Stat(f); err == nil {
+			return f, false
+		}
+	}
+	return "", false
+}
+
+// Home is where the user's own configuration file belongs.
+func Home(env Env, home string) string {
+	base, ok := env("XDG_CONFIG_HOME")
+	if !ok || base == "" {
+		base = filepath.Join(home, ".config")
+	}
+	return filepath.Join(base, "pulse", "pulse.yaml")
+}
+
+func (c *Config) read(file string, named bool) error {
+	b, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) && !named {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the configuration: %w", err)
+	}
+	c.File, _ = filepath.Abs(file)
+	dec := yaml.NewDecoder(bytes.NewReader(b), yaml.Strict(), yaml.DisallowUnknownField())
+	if err := dec.Decode(c); err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("%s: %s", file, strings.TrimSpace(yaml.FormatError(err, false, true)))
+	}
+	return c.checkMode(file)
+}
+
+// checkMode refuses a file with secrets in it that others may read.
+func (c *Config) checkMode(file string) error {
+	if c.Telegram.Token == "" && c.HTTP.Token == "" && c.Telegram.WebhookSecret == "" && !strings.Contains(c.DatabaseURL.Reveal(), "@") {
+		return nil
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		return fmt.Errorf("look at the configuration: %w", err)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return fmt.Errorf("%s holds secrets and others may read it (mode %04o): run `chmod 600 %s`", file, info.Mode().Perm(), file)
+	}
+	return nil
+}
+
+// expand makes the paths absolute, with ~ for the home directory.
+func (c *Config) expand(home string) {
+	c.DataDir = expandPath(c.DataDir, home)
+	for i, r := range c.AllowedRoots {
+		c.AllowedRoots[i] = expandPath(r, home)
+	}
+	for name, p := range c.Projects {
+		p.Path = expandPath(p.Path, home)
+		c.Projects[name] = p
+	}
+}
+
+func expandPath(p, home string) string {
+	if p == "~" || strings.HasPrefix(p, "~/") {
+		p = home + p[1:]
+	}
+	if p == "" {
+		return p
+	}
+	if abs, err := filepath.Abs(p); err == nil {
+		return abs
+	}
+	return p
+}
