@@ -42,6 +42,7 @@ type responsesItem struct {
 	Arguments string          `json:"arguments"`
 	Input     string          `json:"input"`
 	Output    json.RawMessage `json:"output"`
+	Tools     []responsesTool `json:"tools"`
 }
 
 func (s *Server) responses(w http.ResponseWriter, r *http.Request) {
@@ -100,23 +101,43 @@ func decodeResponses(r *http.Request) (Request, map[string]bool, error) {
 		return req, nil, err
 	}
 	req.Session = body.PromptCacheKey
-	if id := r.Header.Get("Session_id"); id != "" {
+	if id := r.Header.Get("Session-Id"); id != "" {
 		req.Session = id
 	}
+	items, err := responsesItems(body.Input)
+	if err != nil {
+		return req, nil, err
+	}
 	freeform := map[string]bool{}
-	for _, t := range body.Tools {
+	for _, t := range append(body.Tools, additionalTools(items)...) {
 		req.Tools = append(req.Tools, t.names(freeform)...)
 	}
-	req.Messages, err = responsesMessages(body.Input)
+	req.Messages, err = responsesMessages(items)
 	return req, freeform, err
 }
 
-// names lists a tool, or the tools of a namespace as namespace.tool.
+// additionalTools collects the tools that newer clients put into the input instead of beside it.
+func additionalTools(items []responsesItem) []responsesTool {
+	var out []responsesTool
+	for _, it := range items {
+		if it.Type == "additional_tools" {
+			out = append(out, it.Tools...)
+		}
+	}
+	return out
+}
+
+// names lists a tool, or the tools of a namespace as namespace.tool; the namespace "functions" is the default and goes unsaid.
 func (t responsesTool) names(freeform map[string]bool) []string {
 	if t.Type == "namespace" {
 		var out []string
 		for _, inner := range t.Tools {
-			out = append(out, t.Name+"."+inner.Name)
+			for _, name := range inner.names(freeform) {
+				if t.Name != "functions" {
+					name = t.Name + "." + name
+				}
+				out = append(out, name)
+			}
 		}
 		return out
 	}
@@ -127,17 +148,25 @@ func (t responsesTool) names(freeform map[string]bool) []string {
 	return []string{t.Name}
 }
 
-func responsesMessages(input json.RawMessage) ([]Message, error) {
+// responsesItems reads the input, whose short form is a string.
+func responsesItems(input json.RawMessage) ([]responsesItem, error) {
 	var text string
 	if json.Unmarshal(input, &text) == nil && text != "" {
-		return []Message{{Role: "user", Parts: []Part{{Kind: PartText, Text: text}}}}, nil
+		return []responsesItem{{Type: "message", Role: "user", Content: input}}, nil
 	}
 	var items []responsesItem
 	if err := json.Unmarshal(input, &items); err != nil {
 		return nil, fmt.Errorf("input is neither a string nor an array of items: %w", err)
 	}
+	return items, nil
+}
+
+func responsesMessages(items []responsesItem) ([]Message, error) {
 	var out []Message
 	for i, it := range items {
+		if it.Type == "additional_tools" {
+			continue
+		}
 		m, err := it.message()
 		if err != nil {
 			return nil, fmt.Errorf("input[%d]: %w", i, err)

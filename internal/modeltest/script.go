@@ -14,14 +14,14 @@ type Script struct {
 	// Prompt, if set, must occur in the last plain thing a person said (Request.Prompt).
 	Prompt string
 	// Match, if set, must hold too.
-	Match func(Request) bool `json:"-"`
+	Match func(Request) bool
 	// Once gives the script to the first conversation it matches; later conversations fall through to the next script,
 	// which is how two runs with the same prompt get different answers.
 	Once bool
 	// Turns are the answers: Turns[n] is given when n tool rounds lie behind since the last prompt.
 	Turns [][]Step
 	// Reply, used where Turns is nil, computes the answer from the request.
-	Reply func(Request) []Step `json:"-"`
+	Reply func(Request) []Step
 	// Usage is reported for every answer; zero means DefaultUsage.
 	Usage Usage
 	// Faults are consulted before the answer, in order; the first that applies is what the client gets.
