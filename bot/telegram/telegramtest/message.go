@@ -122,9 +122,13 @@ func (c *Chat) wire(m *message, deep bool) map[string]any {
 	if !m.EditDate.IsZero() {
 		out["edit_date"] = m.EditDate.Unix()
 	}
-	if deep && m.ReplyTo != 0 {
-		if to := c.find(m.ReplyTo); to != nil {
-			out["reply_to_message"] = c.wire(to, false)
+	to := m.ReplyTo
+	if to == 0 && m.ThreadID != m.ID {
+		to = m.ThreadID // what is said in a topic replies to its opening message, unless it replies to something else
+	}
+	if deep && to != 0 {
+		if replied := c.find(to); replied != nil {
+			out["reply_to_message"] = c.wire(replied, false)
 		}
 	}
 	for k, v := range m.extra {
