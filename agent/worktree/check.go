@@ -15,6 +15,7 @@ type repoInfo struct {
 	root   string // top of the checkout, or the git directory of a bare repository
 	common string // its common git directory: what all its worktrees share
 	head   string // branch HEAD is on, empty when detached or unborn
+	commit string // commit at HEAD of this checkout, empty when unborn
 	format string // sha1 or sha256
 }
 
@@ -114,8 +115,9 @@ func (r runner) refusePartial(ctx context.Context, path string, info repoInfo) e
 }
 
 func (r runner) refuseEmpty(ctx context.Context, path string, info *repoInfo) error {
-	_, err := r.text(ctx, call{dir: path, args: []string{"rev-parse", "--quiet", "--verify", "--end-of-options", "HEAD^{commit}"}})
+	commit, err := r.text(ctx, call{dir: path, args: []string{"rev-parse", "--quiet", "--verify", "--end-of-options", "HEAD^{commit}"}})
 	if err == nil {
+		info.commit = commit
 		return nil
 	}
 	if exitCode(err) < 0 {

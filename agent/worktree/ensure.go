@@ -89,8 +89,9 @@ func (t *Trees) create(ctx context.Context, h home, info repoInfo, w Want) (Tree
 // findBase gives the name of the base and the full ref to fetch it by.
 func (t *Trees) findBase(ctx context.Context, info repoInfo, base string) (name, ref string, err error) {
 	if base == "" && info.head == "" {
-		if c, err := t.git.resolve(ctx, info.common, "HEAD"); err != nil || c != "" {
-			return "HEAD", "HEAD", err
+		// By its id: "HEAD" of the common directory is another checkout's.
+		if info.commit != "" {
+			return "HEAD", info.commit, nil
 		}
 		return "", "", pulse.Invalid(info.root+" has no commit on the branch it is on", "name a base branch, or commit on this one")
 	}

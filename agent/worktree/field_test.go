@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -226,3 +227,12 @@ func (f *field) picture(branches []string) map[string]string {
 	}))
 	return seen
 }
+
+func (f *field) shell(dir, line string) (string, error) {
+	cmd := exec.Command("sh", "-c", line)
+	cmd.Dir = dir
+	out, err := cmd.Output()
+	return string(out), err
+}
+
+func mkfifo(path string) error { return syscall.Mkfifo(path, 0o644) }
