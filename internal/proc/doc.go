@@ -8,8 +8,8 @@
 // child has to end, never interprets output, and never inherits environment:
 // what a child sees is what its Spec says.
 //
-// All functions and methods may be called from several goroutines at once,
-// except that Stdout has one reader at a time. The bookkeeping is process-wide,
+// All functions and methods may be called from several goroutines at once; two
+// readers of one Stdout each get part of it. The bookkeeping is process-wide,
 // because process ids and the duty to reap are.
 //
 // Linux has the whole of it. Other Unix systems get groups, escalation and

@@ -23,7 +23,7 @@ const (
 type outlet struct {
 	file *os.File
 	over atomic.Bool
-	late int // bytes read since over; the reader's alone
+	late atomic.Int64 // bytes read since over
 	end  atomic.Bool
 }
 
@@ -45,8 +45,7 @@ func (o *outlet) Read(b []byte) (int, error) {
 		n, err = o.file.Read(b)
 	}
 	if o.over.Load() {
-		o.late += n
-		if o.late > lateBytes {
+		if o.late.Add(int64(n)) > lateBytes {
 			err = io.EOF
 		}
 	}
