@@ -3,6 +3,7 @@ package arch
 import (
 	"fmt"
 	"go/ast"
+	"go/token"
 	"strings"
 )
 
@@ -55,9 +56,6 @@ var (
 		{"html/template", nil, "it escapes prompts and chat texts as if they were pages"},
 		{"testing", nil, "fakes live in packages whose names end in test"},
 	}
-	inTests = []call{
-		{"time", []string{"Sleep"}, "wait for a signal, poll with a deadline, or use testing/synctest"},
-	}
 )
 
 // Calls finds what may not be called where it is, and init functions: registration happens in cmd, by a map.
@@ -70,7 +68,7 @@ func Calls(root string) ([]Finding, error) {
 	for _, p := range tree.Packages {
 		for _, f := range p.Files {
 			if f.Test {
-				found = append(found, misuses(f, inTests)...)
+				found = append(found, sleeps(f)...)
 				continue
 			}
 			found = append(found, inits(f)...)
@@ -110,4 +108,47 @@ func inits(f *File) []Finding {
 		}
 	}
 	return found
+}
+
+// sleeps finds waiting by the clock in tests. Within a synctest bubble the clock is a fake and Sleep is how it is moved;
+// a function that a test in the same file calls is taken to be called from its bubble.
+func sleeps(f *File) []Finding {
+	var found []Finding
+	bubbles := synctest(f)
+	for _, pos := range f.uses("time", "Sleep") {
+		inBubble := false
+		for _, b := range bubbles {
+			inBubble = inBubble || b.Pos() <= pos && pos < b.End()
+		}
+		if !inBubble && (len(bubbles) == 0 || inTestFunction(f, pos)) {
+			found = append(found, f.at(pos, "tests do not sleep: wait for a signal, poll with a deadline, or use testing/synctest"))
+		}
+	}
+	return found
+}
+
+// synctest returns the calls of synctest.Test.
+func synctest(f *File) []*ast.CallExpr {
+	known := f.nameOf("testing/synctest")
+	var calls []*ast.CallExpr
+	ast.Inspect(f.ast, func(n ast.Node) bool {
+		if call, ok := n.(*ast.CallExpr); ok && known != "" {
+			if selector, ok := call.Fun.(*ast.SelectorExpr); ok && selector.Sel.Name == "Test" {
+				if x, ok := selector.X.(*ast.Ident); ok && x.Name == known {
+					calls = append(calls, call)
+				}
+			}
+		}
+		return true
+	})
+	return calls
+}
+
+func inTestFunction(f *File, pos token.Pos) bool {
+	for _, decl := range f.ast.Decls {
+		if function, ok := decl.(*ast.FuncDecl); ok && function.Pos() <= pos && pos < function.End() {
+			return strings.HasPrefix(function.Name.Name, "Test")
+		}
+	}
+	return false
 }
