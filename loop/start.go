@@ -87,7 +87,9 @@ func (a *Actions) newSession(r StartRequest, now time.Time) (pulse.Session, erro
 // checkWords refuses what a person cannot have meant to say.
 func checkWords(what, text string) (string, error) {
 	text = strings.TrimSpace(strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "\uFFFD"))
-	if strings.IndexFunc(text, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) || unicode.IsSymbol(r) || unicode.IsPunct(r) }) < 0 {
+	if strings.IndexFunc(text, func(r rune) bool {
+		return unicode.IsLetter(r) || unicode.IsNumber(r) || unicode.IsSymbol(r) || unicode.IsPunct(r)
+	}) < 0 {
 		return "", pulse.Invalid("the "+what+" is empty", "say in words what is to be done")
 	}
 	if len(text) > MaxGoalBytes {
