@@ -117,6 +117,11 @@ func (b *builder) restore(s stage, base string, im *image) (int, error) {
 	}
 	sum := sha256.Sum256([]byte(said))
 	layer := filepath.Join(rootsDir, "layer-"+hex.EncodeToString(sum[:8]))
+	unlock, err := lock(layer + ".lock")
+	if err != nil {
+		return 0, err
+	}
+	defer unlock()
 	if _, err := os.Stat(layer); err == nil {
 		return first, copyTree(layer, im.root)
 	}
@@ -335,14 +340,11 @@ func debianRoot() (string, error) {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return "", err
 	}
-	lock, err := os.OpenFile(dir+".lock", os.O_CREATE|os.O_RDWR, 0o644)
+	unlock, err := lock(dir + ".lock")
 	if err != nil {
 		return "", err
 	}
-	defer lock.Close()
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		return "", err
-	}
+	defer unlock()
 	if _, err := os.Stat(dir); err == nil {
 		return dir, nil
 	}
@@ -358,6 +360,19 @@ func debianRoot() (string, error) {
 		return "", fmt.Errorf("make a Debian root: %w\n%s", err, lastLines(out.String(), 20))
 	}
 	return dir, os.Rename(part, dir)
+}
+
+// lock keeps two runs from making the same folder; the second finds it made.
+func lock(file string) (func(), error) {
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return func() { f.Close() }, nil
 }
 
 func lastLines(text string, n int) string {
