@@ -75,12 +75,11 @@ func TestUnitIsHardened(t *testing.T) {
 	}
 }
 
-// systemd itself says whether it understands the unit. Its own tool is on every machine that could run it.
+// systemd itself says whether it understands the unit; a key it does not know would be passed over in silence.
 func TestUnitIsUnderstoodBySystemd(t *testing.T) {
 	tool, err := exec.LookPath("systemd-analyze")
 	if err != nil {
-		t.Log("no systemd on this machine: the unit was only read")
-		return
+		cannot(t, "no systemd-analyze on this machine")
 	}
 	data, err := os.ReadFile("pulse.service")
 	if err != nil {
