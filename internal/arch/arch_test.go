@@ -70,7 +70,7 @@ func tree(t *testing.T, files map[string]string) string {
 	all := map[string]string{
 		"go.mod": "module m\n\ngo 1.26\n",
 		"docs/architecture.md": header + "| `pulse` | | | |\n| `loop` | `pulse` | `good.org/lib` | |\n" +
-			"| `db`, `bot/*` | `pulse` | | |\n| `internal/*` | `internal/*` | | |\n| `cmd/*` | `...` | `...` | |\n| `scripts/*` | | | |\n| `util` | | | |\n",
+			"| `db`, `bot`, `bot/*` | `pulse` | | |\n| `internal/*` | `internal/*` | | |\n| `cmd/*` | `...` | `...` | |\n| `scripts/*` | | | |\n| `util` | | | |\n",
 		"pulse/pulse.go":            "package pulse\n",
 		"loop/loop.go":              "package loop\n\nimport (\n\t_ \"good.org/lib/sub\"\n\t_ \"m/pulse\"\n)\n",
 		"loop/loop_test.go":         "package loop_test\n\nimport (\n\t_ \"any.org/lib\"\n\t_ \"m/loop\"\n\t_ \"m/loop/looptest\"\n\t_ \"testing\"\n)\n",
@@ -140,9 +140,11 @@ func TestLayersFindsForbiddenImports(t *testing.T) {
 			file("loop/bad.go", "package loop\n\nimport _ \"good.org/library\"\n")},
 		"a test knows a technology": {"loop/bad_test.go", "must not import db", file("loop/bad_test.go", "package loop\n\nimport _ \"m/db\"\n")},
 		"the product uses a fake":   {"loop/bad.go", "must not import loop/looptest", file("loop/bad.go", "package loop\n\nimport _ \"m/loop/looptest\"\n")},
-		"a fake beyond its parent":  {"loop/looptest/bad.go", "must not import db", file("loop/looptest/bad.go", "package looptest\n\nimport _ \"m/db\"\n")},
-		"a package without a row":   {"stray", "no row", file("stray/stray.go", "package stray\n")},
-		"a deeper package":          {"bot/sms/deep", "no row", file("bot/sms/deep/deep.go", "package deep\n")},
+		"a test knows what is below": {"", "", map[string]string{"bot/sms/sms.go": "package sms\n",
+			"bot/bot_test.go": "package bot_test\n\nimport _ \"m/bot/sms\"\n"}},
+		"a fake beyond its parent": {"loop/looptest/bad.go", "must not import db", file("loop/looptest/bad.go", "package looptest\n\nimport _ \"m/db\"\n")},
+		"a package without a row":  {"stray", "no row", file("stray/stray.go", "package stray\n")},
+		"a deeper package":         {"bot/sms/deep", "no row", file("bot/sms/deep/deep.go", "package deep\n")},
 	})
 }
 

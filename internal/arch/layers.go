@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Layers holds every import against the table. Tests may, besides, import what exists for tests, and any library.
+// Layers holds every import against the table. Tests may, besides, import what exists for tests, what lies
+// below their own folder, and any library.
 func Layers(root string) ([]Finding, error) {
 	tree, err := Load(root)
 	if err != nil {
@@ -75,7 +76,7 @@ func mayImport(p *Package, f *File, rule *Rule, dir string) bool {
 	if anyMatches(rule.Imports, dir) {
 		return true
 	}
-	return f.Test && strings.HasSuffix(path.Base(dir), "test")
+	return f.Test && (strings.HasSuffix(path.Base(dir), "test") || strings.HasPrefix(dir, p.Dir+"/"))
 }
 
 // isStandard: the first element of a library's path is a host, which has a dot.
