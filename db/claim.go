@@ -1,0 +1,239 @@
+package db
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"pulseloop/pulse"
+)
+
+// live is the condition under which a claim's writes count: the token is the
+// one in the row, the task is in hand, and the lease has not ended.
+func live(w *work) string {
+	return " claim_token = $2 AND status IN ('claimed', 'running') AND lease_until > " + w.now(0)
+}
+
+// Claim takes the most urgent queued task of the routes, gives it a fresh
+// token and a lease, and counts the attempt. pulse.ErrNone if there is none.
+func (s *Store) Claim(ctx context.Context, daemon pulse.DaemonID, routes []string, lease time.Duration) (pulse.Claim, error) {
+	if len(routes) == 0 {
+		return pulse.Claim{}, pulse.ErrNone
+	}
+	raw, err := json.Marshal(routes)
+	if err != nil {
+		return pulse.Claim{}, fmt.Errorf("claim task: %w", err)
+	}
+	token := pulse.NewUUID(s.now())
+	var task taskRow
+	err = s.queueOne(ctx, "claim task", func(ctx context.Context, w *work) error {
+		task = taskRow{}
+		// The head of each route by the index, then the first of these.
+		pick := `SELECT t.id FROM json_each($1) r JOIN inbox_tasks t ON t.id = (SELECT q.id FROM inbox_tasks q
+			WHERE q.status = 'queued' AND q.route = r.value ORDER BY q.priority DESC, q.created_at, q.id LIMIT 1)
+			ORDER BY t.priority DESC, t.created_at, t.id LIMIT 1`
+		if w.pg {
+			pick = `SELECT t.id FROM json_array_elements_text($1::json) r (route) CROSS JOIN LATERAL (
+				SELECT q.id, q.priority, q.created_at FROM inbox_tasks q WHERE q.status = 'queued' AND q.route = r.route
+				ORDER BY q.priority DESC, q.created_at, q.id LIMIT 1 FOR UPDATE SKIP LOCKED) t
+				ORDER BY t.priority DESC, t.created_at, t.id LIMIT 1`
+		}
+		row := w.raw.QueryRowContext(ctx, "UPDATE inbox_tasks SET status = 'claimed', claim_token = $2, claimed_by = $3,"+
+			" attempt = attempt + 1, claims = claims + 1, started_at = NULL, last_sign = NULL, lease_until = "+w.now(lease)+
+			" WHERE id = ("+pick+") RETURNING "+claimColumns, string(raw), token, clean(string(daemon)))
+		return none(scanClaim(row, &task), pulse.ErrNone)
+	})
+	if err != nil {
+		return pulse.Claim{}, err
+	}
+	return pulse.Claim{Task: task.value(), Token: pulse.ClaimToken(token)}, nil
+}
+
+const claimColumns = "id, kind, route, priority, status, source, coalesce(CAST(session_id AS text), ''), coalesce(CAST(iteration_id AS text), '')," +
+	" content, media_context, spec, attempt, claims, max_attempts, claim_token, claimed_by, lease_until, created_at"
+
+func scanClaim(row *sql.Row, t *taskRow) error {
+	return row.Scan(&t.ID, &t.Kind, &t.Route, &t.Priority, &t.Status, &t.Source, &t.SessionID, &t.IterationID,
+		&t.Content, &t.MediaContext, &t.Spec, &t.Attempt, &t.Claims, &t.MaxAttempts, &t.ClaimToken, &t.ClaimedBy, &t.LeaseUntil, &t.CreatedAt)
+}
+
+// Heartbeat renews the lease. cancelled is true when the task was cancelled.
+// An unheld claim answers pulse.ErrFenced.
+func (s *Store) Heartbeat(ctx context.Context, f pulse.Fence, lease time.Duration) (cancelled bool, err error) {
+	if !validFence(f) {
+		return false, pulse.ErrFenced
+	}
+	err = s.queueOne(ctx, "renew lease", func(ctx context.Context, w *work) error {
+		cancelled = false
+		n, err := rows(w.raw.ExecContext(ctx, "UPDATE inbox_tasks SET lease_until = "+w.now(lease)+" WHERE id = $1 AND"+live(w), string(f.TaskID), string(f.Token)))
+		if err != nil || n > 0 {
+			return err
+		}
+		held, err := w.held(ctx, f)
+		if err != nil {
+			return err
+		}
+		if cancelled = held.status == pulse.TaskCancelled; cancelled {
+			return nil
+		}
+		return pulse.ErrFenced
+	})
+	return cancelled, err
+}
+
+func validFence(f pulse.Fence) bool { return pulse.ValidUUID(string(f.TaskID)) && f.Token != "" }
+
+// held is what a fence finds, read without a lock: which session has to be
+// locked before the task.
+type held struct {
+	session, iteration string
+	status             pulse.TaskStatus
+	claims             int
+}
+
+func (w *work) held(ctx context.Context, f pulse.Fence) (held, error) {
+	var h held
+	err := w.raw.QueryRowContext(ctx, "SELECT coalesce(CAST(session_id AS text), ''), coalesce(CAST(iteration_id AS text), ''), status, claims"+
+		" FROM inbox_tasks WHERE id = $1 AND claim_token = $2", string(f.TaskID), string(f.Token)).Scan(&h.session, &h.iteration, &h.status, &h.claims)
+	return h, none(err, pulse.ErrFenced)
+}
+
+// stir makes the session due and every decision on it that is under way
+// stale. It comes before the task's row is locked.
+func (w *work) stir(ctx context.Context, session string) error {
+	if session == "" {
+		return nil
+	}
+	now := w.now(0)
+	w.wake(pulse.TopicSessions)
+	_, err := w.raw.ExecContext(ctx, "UPDATE pulse_sessions SET due_at = "+now+", updated_at = "+now+", version = version + 1 WHERE id = $1", session)
+	return err
+}
+
+// Running marks the claimed task and its iteration as running.
+func (s *Store) Running(ctx context.Context, f pulse.Fence) error {
+	if !validFence(f) {
+		return pulse.ErrFenced
+	}
+	return s.queue(ctx, "mark task as running", func(ctx context.Context, w *work) error {
+		h, err := w.held(ctx, f)
+		if err != nil {
+			return err
+		}
+		if err := w.stir(ctx, h.session); err != nil {
+			return err
+		}
+		now := w.now(0)
+		n, err := rows(w.raw.ExecContext(ctx, "UPDATE inbox_tasks SET status = 'running', started_at = coalesce(started_at, "+now+"),"+
+			" last_sign = coalesce(last_sign, "+now+") WHERE id = $1 AND"+live(w), string(f.TaskID), string(f.Token)))
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return pulse.ErrFenced
+		}
+		if h.iteration == "" {
+			return nil
+		}
+		_, err = w.raw.ExecContext(ctx, "UPDATE pulse_iterations SET status = 'running', started_at = coalesce(started_at, "+now+
+			") WHERE id = $1 AND status IN ('dispatched', 'running')", h.iteration)
+		return err
+	})
+}
+
+// Finish stores the result as complete (r.Error == "") or failed, and wakes
+// the session. Repeating it with the same token is harmless.
+func (s *Store) Finish(ctx context.Context, f pulse.Fence, r pulse.TaskResult) error {
+	if !validFence(f) {
+		return pulse.ErrFenced
+	}
+	result, err := encode(cleanResult(r))
+	if err != nil {
+		return fmt.Errorf("finish task: %w", err)
+	}
+	status := pulse.TaskComplete
+	if r.Error != "" {
+		status = pulse.TaskFailed
+	}
+	err = s.queue(ctx, "finish task", func(ctx context.Context, w *work) error {
+		h, err := w.held(ctx, f)
+		if err != nil {
+			return err
+		}
+		if h.status == pulse.TaskComplete || h.status == pulse.TaskFailed {
+			return nil
+		}
+		if err := w.stir(ctx, h.session); err != nil {
+			return err
+		}
+		n, err := rows(w.raw.ExecContext(ctx, "UPDATE inbox_tasks SET status = $3, result = $4, ended_at = "+w.now(0)+" WHERE id = $1 AND"+live(w),
+			string(f.TaskID), string(f.Token), string(status), result))
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return pulse.ErrFenced
+		}
+		w.wake(pulse.TopicTasks)
+		return nil
+	})
+	if errors.Is(err, pulse.ErrFenced) && s.finished(ctx, f) {
+		return nil // the same call won meanwhile, over another connection
+	}
+	return err
+}
+
+func (s *Store) finished(ctx context.Context, f pulse.Fence) bool {
+	var done bool
+	err := s.queueOne(ctx, "look at task", func(ctx context.Context, w *work) error {
+		h, err := w.held(ctx, f)
+		done = h.status == pulse.TaskComplete || h.status == pulse.TaskFailed
+		return err
+	})
+	return err == nil && done
+}
+
+func cleanResult(r pulse.TaskResult) pulse.TaskResult {
+	r.FinalText, r.Error, r.Hint = clean(r.FinalText), clean(r.Error), clean(r.Hint)
+	return r
+}
+
+// Release hands the task back to the queue without counting the attempt.
+func (s *Store) Release(ctx context.Context, f pulse.Fence) error {
+	if !validFence(f) {
+		return pulse.ErrFenced
+	}
+	return s.queue(ctx, "hand task back", func(ctx context.Context, w *work) error {
+		h, err := w.held(ctx, f)
+		if err != nil {
+			return err
+		}
+		if err := w.stir(ctx, h.session); err != nil {
+			return err
+		}
+		n, err := rows(w.raw.ExecContext(ctx, "UPDATE inbox_tasks SET status = 'queued', attempt = attempt - 1,"+unclaimed+" WHERE id = $1 AND"+live(w),
+			string(f.TaskID), string(f.Token)))
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return pulse.ErrFenced
+		}
+		w.wake(pulse.TopicTasks)
+		return w.unstart(ctx, h.iteration)
+	})
+}
+
+const unclaimed = " claim_token = NULL, lease_until = NULL, started_at = NULL, last_sign = NULL"
+
+// unstart puts an iteration whose task is queued again back to dispatched.
+func (w *work) unstart(ctx context.Context, iteration string) error {
+	if iteration == "" {
+		return nil
+	}
+	_, err := w.raw.ExecContext(ctx, "UPDATE pulse_iterations SET status = 'dispatched', started_at = NULL WHERE id = $1 AND status = 'running'", iteration)
+	return err
+}

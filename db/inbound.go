@@ -1,0 +1,106 @@
+package db
+
+import (
+	"context"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"pulseloop/pulse"
+)
+
+type inboundRow struct {
+	bun.BaseModel `bun:"table:inbound_updates,alias:u"`
+
+	ID         uid `bun:",pk"`
+	Platform   text
+	Source     text
+	UpdateID   text
+	Position   int64
+	Payload    []byte
+	ReceivedAt stamp
+	HandledAt  stamp
+	Failures   int
+	RetryAt    stamp
+	LastError  text
+}
+
+func (r inboundRow) value() pulse.Inbound {
+	return pulse.Inbound{ID: pulse.InboundID(r.ID), Platform: pulse.Platform(r.Platform), Source: string(r.Source), UpdateID: string(r.UpdateID),
+		Order: r.Position, Payload: r.Payload, ReceivedAt: r.ReceivedAt.Time}
+}
+
+// Receive commits updates and the new offset of their source in one
+// transaction; updates already there are skipped. It answers how many were
+// new. An empty offset leaves it as it is.
+func (s *Store) Receive(ctx context.Context, source string, updates []pulse.Inbound, offset string) (int, error) {
+	fresh := 0
+	err := s.write(ctx, "receive updates", func(ctx context.Context, w *work) error {
+		fresh = 0
+		for _, u := range updates {
+			id := u.ID
+			if id == "" {
+				id = pulse.InboundID(pulse.NewUUID(w.at))
+			}
+			payload := u.Payload
+			if payload == nil {
+				payload = []byte{}
+			}
+			row := inboundRow{ID: uid(id), Platform: text(u.Platform), Source: text(source), UpdateID: text(u.UpdateID), Position: u.Order,
+				Payload: payload, ReceivedAt: w.orNow(u.ReceivedAt)}
+			n, err := rows(w.db.NewInsert().Model(&row).On("CONFLICT (source, update_id) DO NOTHING").Exec(ctx))
+			if err != nil {
+				return err
+			}
+			fresh += int(n)
+		}
+		if fresh > 0 {
+			w.wake(pulse.TopicInbound)
+		}
+		if offset == "" {
+			return nil
+		}
+		_, err := w.db.NewRaw("INSERT INTO inbound_offsets (source, resume, updated_at) VALUES (?, ?, "+w.now(0)+")"+
+			" ON CONFLICT (source) DO UPDATE SET resume = EXCLUDED.resume, updated_at = EXCLUDED.updated_at", text(source), text(offset)).Exec(ctx)
+		return err
+	})
+	return fresh, err
+}
+
+// Offset reads the source's offset, "" at first.
+func (s *Store) Offset(ctx context.Context, source string) (string, error) {
+	var offset string
+	err := s.view(ctx, "read offset", func(ctx context.Context, db bun.IDB) error {
+		return none(db.NewRaw("SELECT resume FROM inbound_offsets WHERE source = ?", text(source)).Scan(ctx, &offset), nil)
+	})
+	return offset, err
+}
+
+// PendingInbound gives updates not handled yet, by source and order; those
+// that failed are left out until their delay is over.
+func (s *Store) PendingInbound(ctx context.Context, limit int) ([]pulse.Inbound, error) {
+	var out []inboundRow
+	err := s.view(ctx, "read pending updates", func(ctx context.Context, db bun.IDB) error {
+		return db.NewSelect().Model(&out).Where("handled_at IS NULL").Where("(retry_at IS NULL OR retry_at <= "+s.sqlNow(0)+")").
+			Order("source", "position", "id").Limit(int64(orDefault(limit, 100))).Scan(ctx)
+	})
+	return values(out, inboundRow.value), err
+}
+
+// DeferInbound notes a failed handling and delays the next.
+func (s *Store) DeferInbound(ctx context.Context, id pulse.InboundID, reason string, until time.Time) error {
+	return s.write(ctx, "defer update", func(ctx context.Context, w *work) error {
+		_, err := w.db.NewRaw("UPDATE inbound_updates SET failures = failures + 1, retry_at = ?, last_error = ? WHERE id = ? AND handled_at IS NULL",
+			at(until), text(reason), uid(id)).Exec(ctx)
+		return err
+	})
+}
+
+// handleInbound marks an update as handled by this transaction.
+func (w *work) handleInbound(ctx context.Context, id pulse.InboundID) error {
+	n, err := rows(w.db.NewRaw("UPDATE inbound_updates SET handled_at = "+w.now(0)+" WHERE id = ? AND handled_at IS NULL", uid(id)).Exec(ctx))
+	if err == nil && n == 0 {
+		return pulse.ErrDone
+	}
+	return err
+}

@@ -1,0 +1,162 @@
+package db
+
+import (
+	"context"
+	"database/sql"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"pulseloop/pulse"
+)
+
+const (
+	wakeChannel   = "pulse_wakes"
+	notifyGap     = 5 * time.Millisecond
+	reconnectFrom = 100 * time.Millisecond
+	reconnectTo   = 5 * time.Second
+)
+
+// notifier carries wake-ups between processes that share a PostgreSQL. It
+// sends at once, then at most one notification every notifyGap with all the
+// topics of the meantime: commits with NOTIFY queue up on one lock, so one a
+// row would slow every writer. Whatever is lost is found by polling.
+type notifier struct {
+	me     string // marks our own notifications, which the hub knows already
+	hub    *hub
+	log    *slog.Logger
+	out    *sql.DB
+	cancel context.CancelFunc
+	group  sync.WaitGroup
+
+	mu      sync.Mutex
+	pending topicSet
+	kick    chan struct{}
+}
+
+func startNotifier(cfg *pgx.ConnConfig, h *hub, log *slog.Logger, out *sql.DB) *notifier {
+	ctx, cancel := context.WithCancel(context.Background())
+	n := &notifier{me: pulse.NewUUID(time.Now()), hub: h, log: log, out: out, cancel: cancel, pending: topicSet{}, kick: make(chan struct{}, 1)}
+	n.group.Go(func() { n.send(ctx) })
+	n.group.Go(func() { n.listen(ctx, cfg) })
+	return n
+}
+
+func (n *notifier) stop() {
+	n.cancel()
+	n.group.Wait()
+}
+
+func (n *notifier) announce(topics topicSet) {
+	n.mu.Lock()
+	n.pending.addAll(topics)
+	n.mu.Unlock()
+	select {
+	case n.kick <- struct{}{}:
+	default:
+	}
+}
+
+func (n *notifier) take() topicSet {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	out := n.pending
+	n.pending = topicSet{}
+	return out
+}
+
+func (n *notifier) send(ctx context.Context) {
+	for {
+		select {
+		case <-n.kick:
+		case <-ctx.Done():
+			return
+		}
+		if topics := n.take(); len(topics) > 0 {
+			n.notify(ctx, topics)
+		}
+		select {
+		case <-time.After(notifyGap):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (n *notifier) notify(ctx context.Context, topics topicSet) {
+	ctx, cancel := context.WithTimeout(ctx, reconnectTo)
+	defer cancel()
+	names := make([]string, 0, len(topics))
+	for _, t := range slices.Sorted(maps.Keys(topics)) {
+		names = append(names, string(t))
+	}
+	if _, err := n.out.ExecContext(ctx, "SELECT pg_notify($1, $2)", wakeChannel, n.me+":"+strings.Join(names, ",")); err != nil && ctx.Err() == nil {
+		n.log.Warn("wake-up not sent; others will notice by polling", "error", err)
+	}
+}
+
+// listen holds a connection of its own and makes a new one when it breaks.
+func (n *notifier) listen(ctx context.Context, cfg *pgx.ConnConfig) {
+	wait := reconnectFrom
+	for ctx.Err() == nil {
+		started := time.Now()
+		err := n.receive(ctx, cfg)
+		if ctx.Err() != nil {
+			return
+		}
+		n.log.Warn("wake-ups from the database interrupted", "error", err)
+		if time.Since(started) > reconnectTo {
+			wait = reconnectFrom
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return
+		}
+		wait = min(2*wait, reconnectTo)
+	}
+}
+
+func (n *notifier) receive(ctx context.Context, cfg *pgx.ConnConfig) error {
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		conn.Close(closing)
+	}()
+	if _, err := conn.Exec(ctx, "LISTEN "+wakeChannel); err != nil {
+		return err
+	}
+	n.wakeAll() // whatever was said while nobody listened
+	for {
+		note, err := conn.WaitForNotification(ctx)
+		if err != nil {
+			return err
+		}
+		sender, names, _ := strings.Cut(note.Payload, ":")
+		if sender == n.me {
+			continue
+		}
+		topics := topicSet{}
+		for name := range strings.SplitSeq(names, ",") {
+			topics[pulse.Topic(name)] = struct{}{}
+		}
+		n.hub.wake(topics)
+	}
+}
+
+func (n *notifier) wakeAll() {
+	topics := topicSet{}
+	for _, t := range pulse.Topics() {
+		topics[t] = struct{}{}
+	}
+	n.hub.wake(topics)
+}

@@ -1,0 +1,73 @@
+package db
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"pulseloop/pulse"
+)
+
+// What the lock file says of the database when nobody holds it.
+const (
+	stateOpen   = "open"   // its holder died: there must be a write-ahead log
+	stateClosed = "closed" // ended in order
+)
+
+// fileLock is the file beside the database that one process holds. The lock
+// is the kernel's and ends with the process; the content tells the next one
+// how the last one ended.
+type fileLock struct {
+	path   string
+	file   *os.File
+	before string // state found, "" if pulse never had this database
+}
+
+func lockFile(database string) (*fileLock, error) {
+	dir := filepath.Dir(database)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, unwritable(dir, err)
+	}
+	path := database + ".lock"
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, unwritable(dir, err)
+	}
+	l := &fileLock{path: path, file: file}
+	content, readErr := io.ReadAll(io.LimitReader(file, 256))
+	state, pid, _ := strings.Cut(strings.TrimSpace(string(content)), " ")
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		file.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, &pulse.Error{Code: pulse.CodeConflict, Message: "another pulse (process " + pid + ") is running on " + database, Hint: "use its API, or stop it first"}
+		}
+		return nil, fmt.Errorf("lock database file: %w", err)
+	}
+	if readErr != nil {
+		return nil, errors.Join(fmt.Errorf("read lock file: %w", readErr), l.release())
+	}
+	l.before = state
+	return l, nil
+}
+
+func unwritable(dir string, err error) error {
+	return &pulse.Error{Code: pulse.CodeUnprocessed, Message: "the directory " + dir + " cannot be written", Hint: "make it writable for this user, or set PULSE_DATA_DIR to another one", Err: err}
+}
+
+// mark writes the state and makes sure that it is on disk.
+func (l *fileLock) mark(state string) error {
+	line := fmt.Appendf(nil, "%s %d\n", state, os.Getpid())
+	if err := l.file.Truncate(0); err != nil {
+		return fmt.Errorf("write lock file: %w", err)
+	}
+	if _, err := l.file.WriteAt(line, 0); err != nil {
+		return fmt.Errorf("write lock file: %w", err)
+	}
+	return l.file.Sync()
+}
+
+func (l *fileLock) release() error { return l.file.Close() }

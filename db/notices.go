@@ -1,0 +1,197 @@
+package db
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"pulseloop/pulse"
+)
+
+type noticeRow struct {
+	bun.BaseModel `bun:"table:notifications,alias:n"`
+
+	ID         uid `bun:",pk"`
+	Platform   text
+	Chat       text
+	Thread     text
+	Slot       text
+	Editable   bool
+	Kind       text
+	Priority   int
+	SessionID  uid
+	GateID     uid
+	ReplyTo    text
+	Silent     bool
+	Body       doc[pulse.Message]
+	Revision   int
+	Status     text
+	ExternalID opt
+	Attempts   int
+	NextAt     stamp
+	LeaseUntil stamp
+	LastError  text
+	CreatedAt  stamp
+	SentAt     stamp
+}
+
+func (r noticeRow) value() pulse.Notice {
+	return pulse.Notice{ID: pulse.NoticeID(r.ID), Address: pulse.Address{Platform: pulse.Platform(r.Platform), Chat: string(r.Chat), Thread: string(r.Thread)},
+		Slot: string(r.Slot), Editable: r.Editable, Kind: pulse.NoticeKind(r.Kind), SessionID: pulse.SessionID(r.SessionID), GateID: pulse.GateID(r.GateID),
+		ReplyTo: string(r.ReplyTo), Silent: r.Silent, Message: r.Body.V, Revision: r.Revision, Status: pulse.NoticeStatus(r.Status),
+		ExternalID: string(r.ExternalID), Attempts: r.Attempts, NextAt: r.NextAt.Time, LastError: string(r.LastError),
+		CreatedAt: r.CreatedAt.Time, SentAt: r.SentAt.Time}
+}
+
+// replaceNotice is what a later text does to a live message. One that is
+// being sent keeps its state: settling it sees the new revision. One that
+// was given up stays so.
+const replaceNotice = `CONFLICT (platform, chat, thread, slot) DO UPDATE SET
+	body = EXCLUDED.body, kind = EXCLUDED.kind, priority = EXCLUDED.priority, editable = EXCLUDED.editable,
+	session_id = EXCLUDED.session_id, gate_id = EXCLUDED.gate_id, silent = EXCLUDED.silent,
+	revision = n.revision + 1,
+	attempts = CASE WHEN n.status = 'sent' THEN 0 ELSE n.attempts END,
+	next_at = CASE WHEN n.status = 'sent' THEN EXCLUDED.next_at ELSE n.next_at END,
+	status = CASE WHEN n.status = 'sent' THEN 'queued' ELSE n.status END
+	WHERE n.status IN ('queued', 'sending', 'sent')`
+
+// putNotices queues messages. Slots decide what becomes of one that is there.
+func (w *work) putNotices(ctx context.Context, notices []pulse.Notice) error {
+	for _, n := range notices {
+		id := n.ID
+		if id == "" {
+			id = pulse.NoticeID(pulse.NewUUID(w.at))
+		}
+		slot := n.Slot
+		if slot == "" {
+			slot = string(id)
+		}
+		row := noticeRow{ID: uid(id), Platform: text(n.Address.Platform), Chat: text(n.Address.Chat), Thread: text(n.Address.Thread),
+			Slot: text(slot), Editable: n.Editable, Kind: text(n.Kind), Priority: n.Kind.Priority(), SessionID: uid(n.SessionID), GateID: uid(n.GateID),
+			ReplyTo: text(n.ReplyTo), Silent: n.Silent, Body: doc[pulse.Message]{n.Message}, Revision: 1, Status: text(pulse.NoticeQueued),
+			NextAt: w.orNow(n.NextAt), CreatedAt: w.orNow(n.CreatedAt)}
+		q := w.db.NewInsert().Model(&row)
+		if n.Editable {
+			q = q.On(replaceNotice)
+		} else {
+			q = q.On("CONFLICT (platform, chat, thread, slot) DO NOTHING")
+		}
+		if _, err := q.Exec(ctx); err != nil {
+			return err
+		}
+		w.wake(pulse.TopicNotices)
+	}
+	return nil
+}
+
+// ClaimNotices takes up to limit due notices, most urgent first and oldest
+// first within that, at most one per chat, passing over the chats in skip,
+// and holds them for lease. A chat with a message on its way is passed over
+// too; one whose sender died comes again when its lease is over.
+func (s *Store) ClaimNotices(ctx context.Context, platforms []pulse.Platform, skip []pulse.Address, limit int, lease time.Duration) ([]pulse.Notice, error) {
+	if len(platforms) == 0 || limit <= 0 {
+		return nil, nil
+	}
+	var out []noticeRow
+	err := s.write(ctx, "claim notifications", func(ctx context.Context, w *work) error {
+		out = nil
+		if w.pg {
+			// One claimer at a time, else two could each find a different
+			// first message of the same chat.
+			if _, err := w.raw.ExecContext(ctx, fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", noticeLock)); err != nil {
+				return err
+			}
+		}
+		passed, args := "", []any{bun.In(platforms)}
+		if len(skip) > 0 {
+			tuples := make([]string, 0, len(skip))
+			for _, a := range skip {
+				tuples = append(tuples, "(platform = ? AND chat = ?)")
+				args = append(args, text(a.Platform), text(a.Chat))
+			}
+			passed = " AND NOT (" + strings.Join(tuples, " OR ") + ")"
+		}
+		now := w.now(0)
+		due := "((n.status = 'queued' AND n.next_at <= " + now + ") OR (n.status = 'sending' AND n.lease_until <= " + now + "))"
+		query := "UPDATE notifications SET status = 'sending', attempts = attempts + 1, lease_until = " + w.now(lease) +
+			" WHERE id IN (SELECT id FROM (SELECT id, priority, created_at, row_number() OVER (PARTITION BY platform, chat ORDER BY priority DESC, created_at, id) AS place" +
+			" FROM notifications n WHERE " + due + " AND platform IN (?)" + passed +
+			" AND NOT EXISTS (SELECT 1 FROM notifications o WHERE o.status = 'sending' AND o.platform = n.platform AND o.chat = n.chat AND o.lease_until > " + now + ")" +
+			") c WHERE place = 1 ORDER BY priority DESC, created_at, id LIMIT ?) RETURNING *"
+		return w.db.NewRaw(query, append(args, limit)...).Scan(ctx, &out)
+	})
+	slices.SortFunc(out, func(a, b noticeRow) int {
+		if a.Priority != b.Priority {
+			return b.Priority - a.Priority
+		}
+		if c := a.CreatedAt.Compare(b.CreatedAt.Time); c != 0 {
+			return c
+		}
+		return strings.Compare(string(a.ID), string(b.ID))
+	})
+	return values(out, noticeRow.value), err
+}
+
+// SettleNotice stores what became of sending revision rev. If the notice has
+// a later revision by now, that text stays queued. A notice that nobody is
+// sending any more is left alone.
+func (s *Store) SettleNotice(ctx context.Context, n pulse.Notice, rev int) error {
+	if err := pulse.NoticeTransitions.Check(pulse.NoticeSending, n.Status); err != nil {
+		return err
+	}
+	return s.write(ctx, "settle notification", func(ctx context.Context, w *work) error {
+		if err := w.moveNotice(ctx, n); err != nil {
+			return err
+		}
+		next, sent := w.orNow(n.NextAt), stamp{}
+		if n.Status == pulse.NoticeSent {
+			next, sent = at(w.at), w.orNow(n.SentAt)
+		}
+		_, err := w.db.NewRaw(`UPDATE notifications SET
+			status = CASE WHEN revision > ? THEN 'queued' ELSE ? END,
+			attempts = CASE WHEN revision > ? AND ? THEN 0 ELSE ? END,
+			external_id = ?, next_at = ?, sent_at = coalesce(?, sent_at), last_error = ?, lease_until = NULL
+			WHERE id = ? AND status = 'sending'`,
+			rev, text(n.Status), rev, n.Status == pulse.NoticeSent, n.Attempts,
+			opt(n.ExternalID), next, sent, text(n.LastError), uid(n.ID)).Exec(ctx)
+		w.wake(pulse.TopicNotices)
+		return err
+	})
+}
+
+// moveNotice follows a chat that got a new address, unless the new one has a
+// message in that slot already.
+func (w *work) moveNotice(ctx context.Context, n pulse.Notice) error {
+	_, err := w.db.NewRaw(`UPDATE notifications SET chat = ?, thread = ? WHERE id = ? AND (chat <> ? OR thread <> ?)
+		AND NOT EXISTS (SELECT 1 FROM notifications o WHERE o.platform = notifications.platform AND o.chat = ? AND o.thread = ? AND o.slot = notifications.slot)`,
+		text(n.Address.Chat), text(n.Address.Thread), uid(n.ID), text(n.Address.Chat), text(n.Address.Thread),
+		text(n.Address.Chat), text(n.Address.Thread)).Exec(ctx)
+	return err
+}
+
+// NextNoticeAt answers when the next notice comes due, zero if none will.
+func (s *Store) NextNoticeAt(ctx context.Context) (time.Time, error) {
+	var next stamp
+	err := s.view(ctx, "find next notification", func(ctx context.Context, db bun.IDB) error {
+		return db.NewRaw("SELECT min(at) FROM (SELECT min(next_at) AS at FROM notifications WHERE status = 'queued'"+
+			" UNION ALL SELECT min(lease_until) FROM notifications WHERE status = 'sending') due").Scan(ctx, &next)
+	})
+	return next.Time, err
+}
+
+// SessionByMessage finds what a message that was sent is about; pulse.ErrNone.
+func (s *Store) SessionByMessage(ctx context.Context, a pulse.Address, externalID string) (pulse.SessionID, pulse.GateID, error) {
+	var row struct{ SessionID, GateID uid }
+	if externalID == "" {
+		return "", "", pulse.ErrNone
+	}
+	err := s.view(ctx, "find message", func(ctx context.Context, db bun.IDB) error {
+		return none(db.NewRaw("SELECT session_id, gate_id FROM notifications WHERE platform = ? AND chat = ? AND external_id = ?"+
+			" AND session_id IS NOT NULL ORDER BY created_at DESC LIMIT 1", text(a.Platform), text(a.Chat), text(externalID)).Scan(ctx, &row), pulse.ErrNone)
+	})
+	return pulse.SessionID(row.SessionID), pulse.GateID(row.GateID), err
+}
