@@ -81,6 +81,10 @@ func TestErrorsNeverShowTheToken(t *testing.T) {
 	s := telegram.NewSender(e.client, telegram.SenderConfig{})
 	e.srv.Inject(telegramtest.Fault{Method: "sendMessage", Cut: true})
 	noToken(t, s.Send(e.ctx, text(chat, "x")).Err, e.srv.Token())
+	e.srv.Inject(telegramtest.Fault{Method: "sendMessage", Status: 418, Description: "no path /bot" + e.srv.Token() + "/sendMessage"})
+	if d := s.Send(e.ctx, text(e.srv.User("Bob").Private(), "x")); strings.Contains(d.Err.Error(), secretPart(e.srv.Token())) {
+		t.Errorf("token in %v", d.Err)
+	}
 	p := telegram.NewPoller(e.client, newIntake(), quick())
 	e.srv.Inject(telegramtest.Fault{Method: "getUpdates", Cut: true})
 	_, err := p.RunOnce(e.ctx)

@@ -246,3 +246,22 @@ func TestHangingPollIsGivenUp(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// Whatever order a batch comes in, the offset goes behind its highest id.
+func TestOffsetOfAReversedBatch(t *testing.T) {
+	e := setup(t, telegramtest.Options{})
+	in := newIntake()
+	ann := e.srv.User("Ann")
+	for range 3 {
+		ann.Private().Say(ann, "x")
+	}
+	pending := e.srv.Pending()
+	e.srv.ReverseUpdates()
+	p := telegram.NewPoller(e.client, in, quick())
+	if n, err := p.RunOnce(e.ctx); n != 3 || err != nil {
+		t.Fatal(n, err)
+	}
+	if want := fmt.Sprint(pending[2] + 1); !strings.HasPrefix(in.offset, want+"@") {
+		t.Errorf("offset %s, want %s", in.offset, want)
+	}
+}
