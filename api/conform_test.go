@@ -47,6 +47,9 @@ func conform(t *testing.T, req *http.Request, sent []byte, res *http.Response, g
 	asked := req.Clone(context.Background())
 	asked.URL.Scheme, asked.URL.Host = "", ""
 	asked.Body = io.NopCloser(bytes.NewReader(sent))
+	if req.Method == http.MethodHead || res.StatusCode == http.StatusMethodNotAllowed || !knownPath(req.URL.Path) {
+		return // hooks, and what has no operation to be described under
+	}
 	rt, params, err := router.FindRoute(asked)
 	if err != nil {
 		if res.StatusCode < 400 {
@@ -69,6 +72,10 @@ func conform(t *testing.T, req *http.Request, sent []byte, res *http.Response, g
 	if err := openapi3filter.ValidateResponse(context.Background(), out); err != nil {
 		t.Errorf("%s %s: the answer %d is not as described: %v", req.Method, req.URL, res.StatusCode, err)
 	}
+}
+
+func knownPath(p string) bool {
+	return strings.HasPrefix(p, "/api/") || slices.Contains(api.RouteNames(), "GET "+p)
 }
 
 func TestEveryRouteIsDescribed(t *testing.T) {

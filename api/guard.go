@@ -21,15 +21,16 @@ type guard struct {
 	loopback bool
 	token    [sha256.Size]byte
 	hasToken bool
-	where    string // of the token, for hints
-	names    map[string]bool
+	where    string          // of the token, for hints
+	names    map[string]bool // under which the server is reached
+	proxies  map[string]bool // those of them that a proxy may have replaced
 	wrong    bucket
 }
 
 func newGuard(cfg Config, host string, loopback bool) *guard {
 	g := &guard{
 		loopback: loopback, token: sha256.Sum256([]byte(cfg.Token)), hasToken: cfg.Token != "", where: cfg.TokenFile,
-		names: map[string]bool{"localhost": true},
+		names: map[string]bool{"localhost": true}, proxies: map[string]bool{},
 		wrong: bucket{clock: cfg.Clock, rate: 20, size: 50},
 	}
 	if host != "" {
@@ -37,6 +38,7 @@ func newGuard(cfg Config, host string, loopback bool) *guard {
 	}
 	for _, h := range cfg.AllowedHosts {
 		g.names[strings.ToLower(h)] = true
+		g.proxies[strings.ToLower(h)] = true
 	}
 	return g
 }
@@ -68,9 +70,9 @@ func (g *guard) origin(r *http.Request) error {
 	if len(origins) != 1 || err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
 		return refusal
 	}
-	// The host has passed host() before, so that equality is enough. An
-	// allowed name counts besides, for a proxy that rewrites Host.
-	if strings.EqualFold(u.Host, r.Host) || (g.names[strings.ToLower(u.Host)] && u.Port() == "" && hostname(u.Host) != "localhost") {
+	// The host has passed host() before, so that equality is enough. A
+	// configured name counts besides, for a proxy that rewrites Host.
+	if strings.EqualFold(u.Host, r.Host) || g.proxies[strings.ToLower(u.Host)] {
 		return nil
 	}
 	return refusal
@@ -85,7 +87,7 @@ const (
 	tokenAlways               // whatever decides, answers or grants
 )
 
-// token checks the bearer token as the route asks. A wrong one is refused
+// check looks at the bearer token as the route asks. A wrong one is refused
 // everywhere, because whoever sends it believes to have rights.
 func (g *guard) check(r *http.Request, e entry) error {
 	values := r.Header.Values("Authorization")

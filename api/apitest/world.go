@@ -119,6 +119,9 @@ func (w *World) AddIteration(it pulse.Iteration) {
 	if it.ID == "" {
 		it.ID = pulse.IterationID(pulse.NewUUID(w.Now))
 	}
+	if it.Status == "" {
+		it.Status = pulse.IterationRunning
+	}
 	it.Attempt, it.Run, it.CreatedAt = max(it.Attempt, 1), max(it.Run, 1), w.Now
 	w.its[it.SessionID] = append(w.its[it.SessionID], it)
 }
