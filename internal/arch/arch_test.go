@@ -20,11 +20,12 @@ func places() []string {
 
 func TestTheProjectKeepsItsRules(t *testing.T) {
 	for name, check := range map[string]func(string) ([]arch.Finding, error){
-		"layers": arch.Layers,
-		"sizes":  arch.Sizes,
-		"names":  arch.Names,
-		"calls":  arch.Calls,
-		"texts":  func(root string) ([]arch.Finding, error) { return arch.Texts(root, places()...) },
+		"layers":  arch.Layers,
+		"sizes":   arch.Sizes,
+		"names":   arch.Names,
+		"calls":   arch.Calls,
+		"modules": arch.Modules,
+		"texts":   func(root string) ([]arch.Finding, error) { return arch.Texts(root, places()...) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			found, err := check(root)
@@ -234,5 +235,16 @@ func TestTextsFindsSecretsHostsAndPlaces(t *testing.T) {
 		"a place":         {"a.md", "place of this machine", file("a.md", "see /srv/checkout/a.md")},
 		"a longer name":   {"", "", file("a.md", "see /srv/checkout-two")},
 		"an ignored file": {"", "", file(".cache/a.md", "see /srv/checkout/a.md")},
+	})
+}
+
+func TestModulesWantsAReasonForEachLibrary(t *testing.T) {
+	const page = "| module | used by | why | licence |\n|---|---|---|---|\n| `good.org/lib` (with `part`) | `loop` | it is good | MIT |\n"
+	const needs = "module m\n\ngo 1.26\n\nrequire good.org/lib v1.0.0\n\nrequire (\n\tgood.org/lib/part v1.0.0\n\tdeep.org/lib v1.0.0 // indirect\n"
+	run(t, arch.Modules, map[string]breach{
+		"all explained": {"", "", map[string]string{"docs/dependencies.md": page, "go.mod": needs + ")\n"}},
+		"one is not": {"go.mod", "new.org/lib is not explained", map[string]string{"docs/dependencies.md": page,
+			"go.mod": needs + "\tnew.org/lib v1.0.0\n)\n"}},
+		"one is gone": {"docs/dependencies.md", "good.org/lib is explained", map[string]string{"docs/dependencies.md": page}},
 	})
 }
