@@ -22,7 +22,11 @@ func CLI(t testing.TB, name string) string {
 		}
 		dir = filepath.Join(root, ".cache", "cli", "bin")
 	}
+	// The target of the link is what is started: codex looks for its companions beside itself.
 	path, err := filepath.EvalSymlinks(filepath.Join(dir, name))
+	if err == nil {
+		path, err = filepath.Abs(path)
+	}
 	if err == nil {
 		return path
 	}

@@ -138,7 +138,7 @@ func (m Message) has(k PartKind) bool {
 
 // woven matches the blocks that clients put into user messages by themselves; nobody said those.
 var woven = regexp.MustCompile(`(?s)<system-reminder>.*?</system-reminder>|<environment_context>.*?</environment_context>|` +
-	`<user_instructions>.*?</user_instructions>|<turn_aborted>.*?</turn_aborted>|\[Request interrupted by user\]`)
+	`<user_instructions>.*?</user_instructions>|<turn_aborted>.*?</turn_aborted>|\[Request interrupted by user[^\]]*\]`)
 
 func plainText(m Message) string {
 	var b strings.Builder
