@@ -78,7 +78,7 @@ func TestSummary(t *testing.T) {
 	cases := map[string]string{
 		"## Built login component.\n\nDetails follow.\n<signal>CONTINUE</signal>": "Built login component.",
 		"```\ncode\n```\n\n- added **a**\n- added b":                              "added a added b",
-		"<signal>COMPLETE</signal>":                                              "",
+		"<signal>COMPLETE</signal>":                                               "",
 	}
 	for in, want := range cases {
 		if got := extract.Summary(in); got != want {
