@@ -224,17 +224,18 @@ func TestTextsFindsSecretsHostsAndPlaces(t *testing.T) {
 	check := func(root string) ([]arch.Finding, error) { return arch.Texts(root, "/srv/checkout") }
 	random := "qWxP7vKz9RtYb2NmLc4HgFd6SjA" // in pieces, so that this file is not a finding itself
 	run(t, check, map[string]breach{
-		"a good tree":     {},
-		"a bot token":     {"a.md", "Telegram", file("a.md", "7481920563:"+"AA"+random+"_eUoI3")},
-		"a model key":     {"testdata/a.txt", "model provider", file("testdata/a.txt", "sk-"+"ant-"+random+random)},
-		"a GitHub token":  {".ci/run", "GitHub", file(".ci/run", "ghp"+"_"+random+"kQwErTyUi")},
-		"a private key":   {"a.pem", "private key", file("a.pem", "-----BEGIN "+"PRIVATE KEY-----\n"+random+random+"\n")},
-		"a made-up token": {"", "", file("a_test.go", "package a // "+"123456789:"+"AAtesttesttesttesttesttesttesttestt")},
-		"a host":          {"Makefile", "registry's host", file("Makefile", "GOPROXY=https://proxy."+"golang.org\n")},
-		"a host in sums":  {"", "", file("go.sum", "https://proxy."+"golang.org\n")},
-		"a place":         {"a.md", "place of this machine", file("a.md", "see /srv/checkout/a.md")},
-		"a longer name":   {"", "", file("a.md", "see /srv/checkout-two")},
-		"an ignored file": {"", "", file(".cache/a.md", "see /srv/checkout/a.md")},
+		"a good tree":       {},
+		"a bot token":       {"a.md", "Telegram", file("a.md", "7481920563:"+"AA"+random+"_eUoI3")},
+		"a model key":       {"testdata/a.txt", "model provider", file("testdata/a.txt", "sk-"+"ant-"+random+random)},
+		"a GitHub token":    {".ci/run", "GitHub", file(".ci/run", "ghp"+"_"+random+"kQwErTyUi")},
+		"a private key":     {"a.pem", "private key", file("a.pem", "-----BEGIN "+"PRIVATE KEY-----\n"+random+random+"\n")},
+		"the second of two": {"a.md", "Telegram", file("a.md", "a :AA\n\n:AA 7481920563:"+"AA"+random+"_eUoI3 :AA\n:AA")},
+		"a made-up token":   {"", "", file("a_test.go", "package a // "+"123456789:"+"AAtesttesttesttesttesttesttesttestt")},
+		"a host":            {"Makefile", "registry's host", file("Makefile", "GOPROXY=https://proxy."+"golang.org\n")},
+		"a host in sums":    {"", "", file("go.sum", "https://proxy."+"golang.org\n")},
+		"a place":           {"a.md", "place of this machine", file("a.md", "see /srv/checkout/a.md")},
+		"a longer name":     {"", "", file("a.md", "see /srv/checkout-two")},
+		"an ignored file":   {"", "", file(".cache/a.md", "see /srv/checkout/a.md")},
 	})
 }
 

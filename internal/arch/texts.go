@@ -19,20 +19,21 @@ const maxText = 4 << 20
 var generated = map[string]bool{"go.sum": true, "package-lock.json": true}
 
 type leak struct {
+	sign    string // every match holds it; searching for it first is what makes this quick
 	pattern *regexp.Regexp
 	what    string
 	secret  bool // a made-up one is welcome in tests
 }
 
 var leaks = []leak{
-	{regexp.MustCompile(`\b[0-9]{8,10}:[A-Za-z0-9_-]{35}\b`), "a Telegram bot token", true},
-	{regexp.MustCompile(`\bsk-(?:ant-|proj-)?[A-Za-z0-9_-]{32,}\b`), "a model provider's key", true},
-	{regexp.MustCompile(`\b(?:ghp|gho|ghs)_[A-Za-z0-9]{36}\b`), "a GitHub token", true},
-	{regexp.MustCompile(`\bgithub_pat_[A-Za-z0-9_]{60,}\b`), "a GitHub token", true},
-	{regexp.MustCompile(`\bAKIA[0-9A-Z]{16}\b`), "an AWS key", true},
-	{regexp.MustCompile(`\bxox[abpr]-[0-9A-Za-z-]{20,}\b`), "a Slack token", true},
-	{regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----\r?\n[A-Za-z0-9+/]{40}`), "a private key", true},
-	{regexp.MustCompile(`\b(?:proxy|registry|deb)\.[a-z]+\.org\b`), "a registry's host; ask the tool that is configured with it", false},
+	{":AA", regexp.MustCompile(`\b[0-9]{8,10}:[A-Za-z0-9_-]{35}\b`), "a Telegram bot token", true},
+	{"sk-", regexp.MustCompile(`\bsk-(?:ant-|proj-)?[A-Za-z0-9_-]{32,}\b`), "a model provider's key", true},
+	{"gh", regexp.MustCompile(`\b(?:ghp|gho|ghs)_[A-Za-z0-9]{36}\b`), "a GitHub token", true},
+	{"github_pat_", regexp.MustCompile(`\bgithub_pat_[A-Za-z0-9_]{60,}\b`), "a GitHub token", true},
+	{"AKIA", regexp.MustCompile(`\bAKIA[0-9A-Z]{16}\b`), "an AWS key", true},
+	{"xox", regexp.MustCompile(`\bxox[abpr]-[0-9A-Za-z-]{20,}\b`), "a Slack token", true},
+	{"PRIVATE KEY", regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----\r?\n[A-Za-z0-9+/]{40}`), "a private key", true},
+	{".org", regexp.MustCompile(`\b(?:proxy|registry|deb)\.[a-z]+\.org\b`), "a registry's host; ask the tool that is configured with it", false},
 }
 
 // Texts finds secrets, registry hosts and the places of the machine (the given absolute folders) in every text file.
@@ -79,7 +80,7 @@ func readText(name, rel string, places []string) ([]Finding, error) {
 	}
 	var found []Finding
 	for _, l := range leaks {
-		for _, at := range l.pattern.FindAllIndex(data, -1) {
+		for _, at := range l.find(data) {
 			if !l.secret || !madeUp(string(data[at[0]:at[1]])) {
 				found = append(found, Finding{rel, lineOf(data, at[0]), "holds " + l.what})
 			}
@@ -91,6 +92,33 @@ func readText(name, rel string, places []string) ([]Finding, error) {
 		}
 	}
 	return found, nil
+}
+
+// find looks at the lines that hold the sign, each with the one after it, for a key begins on its second line.
+func (l leak) find(data []byte) [][2]int {
+	var found [][2]int
+	for from := 0; ; {
+		sign := bytes.Index(data[from:], []byte(l.sign))
+		if sign < 0 {
+			return found
+		}
+		start := from + bytes.LastIndexByte(data[from:from+sign], '\n') + 1
+		end := lineEnd(data, from+sign)
+		window := data[start:lineEnd(data, min(end+1, len(data)))]
+		for _, at := range l.pattern.FindAllIndex(window, -1) {
+			if start+at[0] <= end { // the next line has its own turn
+				found = append(found, [2]int{start + at[0], start + at[1]})
+			}
+		}
+		from = end
+	}
+}
+
+func lineEnd(data []byte, from int) int {
+	if n := bytes.IndexByte(data[from:], '\n'); n >= 0 {
+		return from + n
+	}
+	return len(data)
 }
 
 func lineOf(data []byte, at int) int { return bytes.Count(data[:at], []byte("\n")) + 1 }
