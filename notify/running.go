@@ -127,7 +127,7 @@ func (r *running) form(s pulse.Session, now time.Time) pulse.Message {
 // The outcome itself is a message of its own.
 func (r *running) closedForm(s pulse.Session) pulse.Message {
 	var m message
-	head := fmt.Sprintf("▪️ [%s] Iteration %s ended after %s", project(s), r.place(s), elapsed(max(0, r.last.Sub(r.started))))
+	head := fmt.Sprintf("%s [%s] Iteration %s ended after %s", closedMark, project(s), r.place(s), elapsed(max(0, r.last.Sub(r.started))))
 	if r.tools > 0 {
 		head += " · " + count(int64(r.tools), "step")
 	}
@@ -184,4 +184,13 @@ func number(data map[string]any, names ...string) int {
 		}
 	}
 	return 0
+}
+
+// closedMark opens the closed form of a live message, and nothing else.
+const closedMark = "▪️"
+
+// Closed reports whether a live message has reached its last form: a screen
+// that shows it in place can take it away.
+func Closed(n pulse.Notice) bool {
+	return n.Kind == pulse.NoticeProgress && strings.HasPrefix(n.Message.Plain(), closedMark)
 }
