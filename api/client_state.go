@@ -41,9 +41,10 @@ func (c *client) offer(id pulse.SessionID, seq int64, w waiting) {
 	case named && !w.delta:
 		cur.seq = seq
 	}
-	if lost := c.queue.put(w); lost > 0 {
-		c.tally.dropped(lost)
-	}
+	// An overflow ends the connection when the frame being written is out, so
+	// that the peer can be told why; until then, the write deadline bounds it.
+	lost, over := c.queue.put(w)
+	c.tally.lost(lost, over)
 }
 
 // attach makes a client known, once the hub knows where the feed stands.

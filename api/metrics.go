@@ -36,16 +36,17 @@ func (t *tally) request(route, method string, status int) {
 	t.requests[requestKey{route, method, status}]++
 }
 
-func (t *tally) dropped(n int) {
+// lost counts what a slow reader missed, and whether that was its end.
+func (t *tally) lost(deltas int, over bool) {
+	if deltas == 0 && !over {
+		return
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.deltas += int64(n)
-}
-
-func (t *tally) slow() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.slowEnds++
+	t.deltas += int64(deltas)
+	if over {
+		t.slowEnds++
+	}
 }
 
 // metrics answers in the text form that Prometheus reads.

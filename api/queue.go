@@ -27,29 +27,30 @@ func newQueue(frames, bytes int) *queue {
 	return &queue{frames: frames, bytes: bytes, ready: make(chan struct{}, 1)}
 }
 
-// put adds a frame and answers how many deltas were lost over it.
-func (q *queue) put(w waiting) (lost int) {
+// put adds a frame and answers how many deltas were lost over it, and
+// whether it made the queue overflow.
+func (q *queue) put(w waiting) (lost int, over bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.overflow {
-		return 0
+		return 0, false
 	}
 	if !q.fits(w) {
 		if w.delta {
-			return 1
+			return 1, false
 		}
 		lost = q.shed()
 		// An empty queue takes one frame of any size: there is no other way for it.
 		if !q.fits(w) && len(q.list) > 0 {
 			q.overflow, q.list, q.size = true, nil, 0
 			q.signal()
-			return lost
+			return lost, true
 		}
 	}
 	q.list = append(q.list, w)
 	q.size += len(w.bytes)
 	q.signal()
-	return lost
+	return lost, false
 }
 
 // fits keeps half of the room for events alone.

@@ -192,7 +192,6 @@ func (k *sock) close(err error) {
 func (k *sock) drain(ctx context.Context) error {
 	list, over := k.client.queue.take()
 	if over {
-		k.client.tally.slow()
 		return errTooSlow
 	}
 	return k.send(ctx, list)
@@ -218,7 +217,6 @@ func (k *sock) put(ctx context.Context, b []byte) error {
 func (k *sock) apply(ctx context.Context, sub wire.Subscribe) error {
 	s := k.hub.subscribe(k.client, sub)
 	if s.over {
-		k.client.tally.slow()
 		return errTooSlow
 	}
 	if err := k.send(ctx, s.before); err != nil {

@@ -50,6 +50,9 @@ func (w *World) Moving(ctx context.Context) (map[pulse.SessionID]int64, error) {
 		return nil, err
 	}
 	out := map[pulse.SessionID]int64{}
+	if w.hidden {
+		return out, nil
+	}
 	for _, s := range w.sessions {
 		if !w.still[s.ID] {
 			out[s.ID] = s.EventSeq

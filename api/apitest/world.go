@@ -34,6 +34,7 @@ type World struct {
 	waiters  map[chan struct{}]bool
 	reads    int
 	broken   error
+	hidden   bool
 	calls    []string
 }
 
@@ -191,10 +192,24 @@ func (w *World) Rest(id pulse.SessionID) {
 	w.still[id] = true
 }
 
+// Quietly lets do change the world before anybody is told or can look.
+func (w *World) Quietly(do func()) {
+	w.mu.Lock()
+	w.hidden = true
+	w.mu.Unlock()
+	do()
+	w.mu.Lock()
+	w.hidden = false
+	w.mu.Unlock()
+}
+
 // Wake tells whoever waits that there is something.
 func (w *World) Wake() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.hidden {
+		return
+	}
 	for c := range w.waiters {
 		select {
 		case c <- struct{}{}:
