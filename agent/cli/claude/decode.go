@@ -163,7 +163,7 @@ func (d *decoder) assistant(m message, own bool) {
 }
 
 func (d *decoder) toolStart(b block) {
-	if b.ID == "" || len(d.tools) >= maxOpenTools {
+	if _, open := d.tools[b.ID]; open || b.ID == "" || len(d.tools) >= maxOpenTools {
 		return
 	}
 	d.tools[b.ID] = b.Name

@@ -50,7 +50,8 @@ func failure(f frame, text string) string {
 	}
 	var parts []string
 	for _, raw := range f.Errors {
-		if s := rawText(raw); s != "" {
+		// The CLI's notes to its own makers come in brackets.
+		if s := rawText(raw); s != "" && !strings.HasPrefix(s, "[") {
 			parts = append(parts, cli.Clean(s))
 		}
 	}

@@ -3,6 +3,7 @@ package codex
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"pulseloop/agent/cli"
@@ -173,6 +174,7 @@ func (it item) started(dir string) *cli.Tool {
 	switch it.Type {
 	case "command_execution":
 		t.Name, input = "exec_command", map[string]string{"command": it.Command}
+		t.Summary = cli.OneLine(unwrap(it.Command))
 	case "file_change":
 		paths := make([]string, 0, len(it.Changes))
 		for _, c := range it.Changes {
@@ -190,6 +192,24 @@ func (it item) started(dir string) *cli.Tool {
 		t.Summary = cli.Summarize(t.Name, t.Input, dir)
 	}
 	return t
+}
+
+// shellCall is how Codex shows a command: by the shell it runs it with.
+var shellCall = regexp.MustCompile(`(?s)^\S*/?(?:bash|zsh|sh) -l?c (.+)$`)
+
+// unwrap gives the command without the shell around it.
+func unwrap(command string) string {
+	m := shellCall.FindStringSubmatch(command)
+	if m == nil {
+		return command
+	}
+	inner := m[1]
+	for _, quote := range []string{"'", `"`} {
+		if len(inner) >= 2 && strings.HasPrefix(inner, quote) && strings.HasSuffix(inner, quote) {
+			return inner[1 : len(inner)-1]
+		}
+	}
+	return inner
 }
 
 func pathsLine(paths []string, dir string) string {
@@ -268,6 +288,7 @@ func advice(text string) string {
 		{"context window", "the goal needs more context than the model takes: split it"},
 		{"500", "the provider has a problem: try again later"},
 		{"503", "the provider has a problem: try again later"},
+		{"high demand", "the provider has a problem: try again later"},
 		{"overloaded", "the provider has a problem: try again later"},
 	} {
 		if strings.Contains(text, known.part) {
