@@ -113,6 +113,15 @@ func TestBadConfigurationNamesTheKey(t *testing.T) {
 	}
 }
 
+func TestEmptyFileIsTheDefaults(t *testing.T) {
+	for _, text := range []string{"", "\n", "# only a comment\n"} {
+		c, err := configs.Load(write(t, text, 0o644), env())
+		if err != nil || c.HTTP.Listen != "127.0.0.1:3002" {
+			t.Errorf("%q: %+v %v", text, c.HTTP, err)
+		}
+	}
+}
+
 func TestReadableSecretsAreRefused(t *testing.T) {
 	_, err := configs.Load(write(t, "telegram: {token: abc}\n", 0o644), env())
 	if err == nil || !strings.Contains(err.Error(), "chmod 600") {

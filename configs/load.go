@@ -87,11 +87,24 @@ func (c *Config) read(file string, named bool) error {
 		return fmt.Errorf("read the configuration: %w", err)
 	}
 	c.File, _ = filepath.Abs(file)
+	if empty(b) {
+		return nil // decoding nothing would wipe the defaults
+	}
 	dec := yaml.NewDecoder(bytes.NewReader(b), yaml.Strict(), yaml.DisallowUnknownField())
 	if err := dec.Decode(c); err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("%s: %s", file, strings.TrimSpace(yaml.FormatError(err, false, true)))
 	}
 	return c.checkMode(file)
+}
+
+// empty reports whether a file holds nothing but white space and comments.
+func empty(b []byte) bool {
+	for line := range bytes.Lines(b) {
+		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {
+			return false
+		}
+	}
+	return true
 }
 
 // checkMode refuses a file with secrets in it that others may read.

@@ -1,0 +1,307 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"pulseloop/agent"
+	"pulseloop/agent/cli"
+	"pulseloop/agent/worktree"
+	"pulseloop/api"
+	"pulseloop/bot"
+	"pulseloop/configs"
+	"pulseloop/db"
+	"pulseloop/internal/secret"
+	"pulseloop/loop"
+	"pulseloop/loop/recall"
+	"pulseloop/notify"
+	"pulseloop/pulse"
+)
+
+// parts says what a process runs.
+type parts struct {
+	front   bool // bots, API, Runner, notifications
+	agents  bool // the daemon
+	console bool // the conversation in this terminal
+	onReady func(net.Addr)
+}
+
+// app is everything that runs in one process, wired together.
+type app struct {
+	o        *options
+	cfg      configs.Config
+	log      *slog.Logger
+	redactor *secret.Redactor
+	token    string
+	store    *db.Store
+	backends map[string]cli.Backend
+	actions  *loop.Actions
+	projects *loop.Registrar
+	adapters []bot.Adapter
+	senders  []notify.Sender
+	runs     map[string]func(context.Context) error
+	closers  []func() error
+}
+
+// assemble opens what is needed and wires the parts; Close undoes it.
+func assemble(ctx context.Context, o *options, cfg configs.Config, agentName string, p parts) (a *app, err error) {
+	a = &app{o: o, cfg: cfg, runs: map[string]func(context.Context) error{}, backends: backends(cfg)}
+	defer func() {
+		if err != nil {
+			a.Close()
+		}
+	}()
+	if a.token, err = ensureDataDir(cfg); err != nil {
+		return nil, err
+	}
+	a.redactor = secret.New(secretsOf(cfg, a.token)...)
+	if a.log, err = a.openLog(p.console); err != nil {
+		return nil, err
+	}
+	if a.store, err = a.openStore(ctx); err != nil {
+		return nil, err
+	}
+	a.wireLoop(agentName, p)
+	if err := a.syncProjects(ctx); err != nil {
+		return nil, err
+	}
+	if p.agents {
+		if err := a.wireDaemon(); err != nil {
+			return nil, err
+		}
+	}
+	if p.front {
+		return a, a.wireFront(ctx, p)
+	}
+	return a, nil
+}
+
+// openLog writes to standard error, or to a file where a conversation has
+// the terminal.
+func (a *app) openLog(toFile bool) (*slog.Logger, error) {
+	o := *a.o
+	t := *a.o.terminal
+	o.terminal = &t
+	if toFile {
+		f, err := os.OpenFile(filepath.Join(a.cfg.DataDir, "pulse.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			return nil, fmt.Errorf("open the log: %w", err)
+		}
+		a.closers = append(a.closers, f.Close)
+		t.err = io.Writer(f)
+	}
+	return o.logger(a.cfg.Log, a.redactor.String), nil
+}
+
+func (a *app) openStore(ctx context.Context) (*db.Store, error) {
+	store, err := db.Open(ctx, db.Config{URL: a.cfg.DatabaseURL.Reveal(), Path: sqliteFile(a.cfg), Log: a.log})
+	if err != nil {
+		return nil, err
+	}
+	a.closers = append(a.closers, store.Close)
+	_, err = store.Migrate(ctx)
+	return store, err
+}
+
+// sqliteFile is where the embedded database lies.
+func sqliteFile(c configs.Config) string { return filepath.Join(c.DataDir, "pulse.db") }
+
+func (a *app) wireLoop(agentName string, p parts) {
+	cfg := loop.Config{Log: a.log, MaxIterations: a.cfg.Loop.MaxIterations, SilenceLimit: a.cfg.Loop.SilenceLimit, DefaultAgent: agentName}
+	a.actions = loop.NewActions(a.store, notify.Words{}, cfg)
+	inspect := func(ctx context.Context, path string) (string, string, error) {
+		return worktree.CheckRepo(ctx, "", path)
+	}
+	a.projects = loop.NewRegistrar(a.store, inspect, a.cfg.AllowedRoots, nil)
+	if !p.front {
+		return
+	}
+	wakes, stop := a.store.Wakes(pulse.TopicSessions)
+	a.closers = append(a.closers, func() error { stop(); return nil })
+	runner := loop.NewRunner(loop.RunnerConfig{Config: cfg, Store: a.store, Reaper: a.store, Words: notify.Words{},
+		Prompts: recall.New(a.store, recall.Config{}), Wakes: wakes})
+	a.runs["runner"] = runner.Run
+	a.runs["stream purge"] = a.purging
+}
+
+// purging removes stream deltas that nobody can still be reading.
+func (a *app) purging(ctx context.Context) error {
+	tick := time.NewTicker(time.Minute)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			if _, err := a.store.PurgeDeltas(ctx, time.Now().Add(-time.Minute)); err != nil && ctx.Err() == nil {
+				a.log.Warn("purge stream deltas", "err", err)
+			}
+		}
+	}
+}
+
+// syncProjects registers the repositories of the configuration. They were
+// named by whoever runs the program, so they may lie anywhere.
+func (a *app) syncProjects(ctx context.Context) error {
+	inspect := func(ctx context.Context, path string) (string, string, error) {
+		return worktree.CheckRepo(ctx, "", path)
+	}
+	anywhere := loop.NewRegistrar(a.store, inspect, []string{"/"}, nil)
+	for _, name := range slices.Sorted(maps.Keys(a.cfg.Projects)) {
+		c := a.cfg.Projects[name]
+		p, err := anywhere.Register(ctx, name, c.Path)
+		if err != nil {
+			return fmt.Errorf("project %s of the configuration: %w", name, err)
+		}
+		branch := c.BaseBranch
+		if branch == "" {
+			branch = p.BaseBranch
+		}
+		if p.Agent == c.Agent && p.BaseBranch == branch {
+			continue
+		}
+		p.Agent, p.BaseBranch = c.Agent, branch
+		if err := a.store.Apply(ctx, pulse.Guard{}, pulse.Change{Project: &p}); err != nil {
+			return fmt.Errorf("project %s of the configuration: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (a *app) wireDaemon() error {
+	trees, err := worktree.New(worktree.Config{Dir: a.cfg.DataDir, Log: a.log})
+	if err != nil {
+		return err
+	}
+	id, err := daemonID(a.cfg)
+	if err != nil {
+		return err
+	}
+	models := map[string]string{}
+	for name, c := range a.cfg.Agents {
+		models[name] = c.Model
+	}
+	host, _ := os.Hostname()
+	d := agent.New(agent.Config{ID: id, Host: host, Version: version, Queue: a.store, Registry: a.store, Waker: a.store, Trees: trees,
+		Backends: a.backends, StateDir: filepath.Join(a.cfg.DataDir, "run"), Models: models, Redactor: a.redactor, Log: a.log,
+		Slots: a.cfg.Daemon.Slots, ShutdownGrace: a.cfg.Daemon.ShutdownGrace})
+	a.runs["daemon"] = d.Run
+	return nil
+}
+
+// daemonID is the same at every start: the worktrees in the data directory
+// belong to this daemon.
+func daemonID(c configs.Config) (pulse.DaemonID, error) {
+	file := filepath.Join(c.DataDir, "daemon-id")
+	b, err := os.ReadFile(file)
+	if err == nil && pulse.ValidUUID(string(b)) {
+		return pulse.DaemonID(b), nil
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return "", fmt.Errorf("read the daemon's id: %w", err)
+	}
+	id := pulse.NewUUID(time.Now())
+	if err := os.WriteFile(file, []byte(id), 0o600); err != nil {
+		return "", fmt.Errorf("store the daemon's id: %w", err)
+	}
+	return pulse.DaemonID(id), nil
+}
+
+// wireFront wires everything that people and programs speak to.
+func (a *app) wireFront(ctx context.Context, p parts) error {
+	hooks, err := a.wireTelegram(ctx)
+	if err != nil {
+		return err
+	}
+	if p.console {
+		if err := a.wireConsole(ctx); err != nil {
+			return err
+		}
+	}
+	router := bot.New(bot.Config{Inbox: a.store, People: a.store, Reader: a.store, Store: a.store, Doer: a.actions,
+		Adapters: a.adapters, Waker: a.store, Log: a.log})
+	a.runs["router"] = router.Run
+	a.runs["dispatcher"] = notify.NewDispatcher(a.store, notify.Config{Senders: a.senders, Waker: a.store, Redact: a.redactor.String, Log: a.log}).Run
+	a.runs["progress"] = notify.NewProgress(a.store, notify.ProgressConfig{Waker: a.store, Log: a.log}).Run
+	server, err := api.New(api.Config{Doer: a.actions, Reader: a.store, Feed: a.store, Registrar: a.projects, Pairer: pairer{a.store},
+		Token: a.token, TokenFile: tokenFile(a.cfg), Listen: a.cfg.HTTP.Listen, Listening: p.onReady, AllowedHosts: a.cfg.HTTP.AllowedHosts,
+		Ready: a.store.Ping, Counts: a.counts, Redact: a.redactor.String, Hooks: hooks, Version: version, Log: a.log})
+	if err != nil {
+		return err
+	}
+	a.runs["api"] = server.Run
+	return nil
+}
+
+func (a *app) counts(ctx context.Context) ([]api.Count, error) {
+	counts, err := a.store.Counts(ctx)
+	var out []api.Count
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		out = append(out, api.Count{Name: "pulse_rows", Help: "Rows by table and state.", Labels: map[string]string{"what": name}, Value: float64(counts[name])})
+	}
+	return out, err
+}
+
+// pairer makes one-time codes.
+type pairer struct{ store *db.Store }
+
+func (p pairer) NewCode(ctx context.Context, role pulse.OperatorRole) (string, time.Time, error) {
+	code, pc := bot.NewCode(time.Now().UTC(), role)
+	err := p.store.Apply(ctx, pulse.Guard{}, pulse.Change{NewCode: &pc})
+	return code, pc.ExpiresAt, err
+}
+
+// Run runs every part until ctx ends or one of them fails. The console's end
+// ends the rest.
+func (a *app) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, name := range slices.Sorted(maps.Keys(a.runs)) {
+		run := a.runs[name]
+		g.Go(func() error {
+			if err := run(ctx); err != nil {
+				if errors.Is(err, errEnd) {
+					return err
+				}
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil && !errors.Is(err, errEnd) {
+		return err
+	}
+	return nil
+}
+
+// errEnd is how a part says that the program has done its work.
+var errEnd = errors.New("the end")
+
+// Close closes what assemble opened, last first.
+func (a *app) Close() error {
+	var errs []error
+	for _, c := range slices.Backward(a.closers) {
+		errs = append(errs, c())
+	}
+	a.closers = nil
+	return errors.Join(errs...)
+}
+
+// secretsOf lists the values that must never leave the process.
+func secretsOf(c configs.Config, token string) []string {
+	out := []string{token, c.HTTP.Token.Reveal(), c.Telegram.Token.Reveal(), c.Telegram.WebhookSecret.Reveal(), passwordOf(c.DatabaseURL.Reveal())}
+	for _, name := range []string{"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "OPENAI_API_KEY", "CODEX_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "XAI_API_KEY", "CURSOR_API_KEY"} {
+		out = append(out, os.Getenv(name))
+	}
+	return out
+}

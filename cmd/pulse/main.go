@@ -1,0 +1,24 @@
+// Command pulse is the binary: one file a subcommand, and the only place
+// where the parts of the product are wired together. It decides nothing.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// version is set by the build.
+var version = "dev"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	go func() {
+		// The first signal ends things in order; with the default action
+		// restored, a second one ends the program at once.
+		<-ctx.Done()
+		stop()
+	}()
+	os.Exit(run(ctx, systemTerminal(), os.Args[1:]))
+}

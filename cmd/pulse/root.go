@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"pulseloop/configs"
+	"pulseloop/pulse"
+)
+
+// terminal is where a command reads and writes.
+type terminal struct {
+	in    io.Reader
+	out   io.Writer
+	err   io.Writer
+	tty   bool // out is a terminal, and in too
+	width func() int
+	env   configs.Env
+}
+
+func systemTerminal() *terminal {
+	t := &terminal{in: os.Stdin, out: os.Stdout, err: os.Stderr, env: os.LookupEnv}
+	t.tty = term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd()))
+	t.width = func() int {
+		w, _, err := term.GetSize(int(os.Stdout.Fd()))
+		if err != nil || w < 20 {
+			return 80
+		}
+		return w
+	}
+	return t
+}
+
+// options are the flags that every command has.
+type options struct {
+	*terminal
+	config string
+	json   bool
+}
+
+// load reads the configuration; what is wrong with it is the user's to fix.
+func (o *options) load() (configs.Config, error) {
+	c, err := configs.Load(o.config, o.env)
+	if err != nil {
+		return c, &pulse.Error{Code: pulse.CodeInvalid, Message: "the configuration cannot be used:\n" + err.Error(),
+			Hint: "pulse.example.yaml shows every key; `pulse doctor` checks the whole set-up"}
+	}
+	return c, nil
+}
+
+// logger writes to standard error as the configuration says.
+func (o *options) logger(c configs.Log, redact func(string) string) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(c.Level)) // validated with the configuration
+	h := &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		switch v := a.Value.Any().(type) {
+		case string:
+			a.Value = slog.StringValue(redact(v))
+		case error:
+			a.Value = slog.StringValue(redact(v.Error()))
+		}
+		return a
+	}}
+	if c.Format == "json" {
+		return slog.New(slog.NewJSONHandler(o.err, h))
+	}
+	return slog.New(slog.NewTextHandler(o.err, h))
+}
+
+// printJSON writes a value as indented JSON.
+func (o *options) printJSON(v any) error {
+	enc := json.NewEncoder(o.out)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+func (o *options) printf(format string, args ...any) { fmt.Fprintf(o.out, format, args...) }
+
+// Exit codes. They are documented in docs/commands.md.
+const (
+	exitOK = iota
+	exitFailure
+	exitUsage
+	exitNotFound
+	exitConflict
+	exitDenied
+	exitUnavailable
+	exitBlocked // start --wait: the session waits for a person
+)
+
+var exitCodes = map[pulse.Code]int{
+	pulse.CodeInvalid: exitUsage, pulse.CodeUnprocessed: exitUsage, pulse.CodeTooLarge: exitUsage,
+	pulse.CodeNotFound: exitNotFound, pulse.CodeConflict: exitConflict,
+	pulse.CodeUnauthorized: exitDenied, pulse.CodeForbidden: exitDenied,
+	pulse.CodeUnavailable: exitUnavailable, pulse.CodeRateLimited: exitUnavailable,
+}
+
+// exitError ends the program with a code and no further words.
+type exitError int
+
+func (e exitError) Error() string { return fmt.Sprintf("exit %d", int(e)) }
+
+// run executes a command line and gives the exit code.
+func run(ctx context.Context, t *terminal, args []string) int {
+	o := &options{terminal: t}
+	root := newRoot(o)
+	root.SetArgs(args)
+	root.SetIn(t.in)
+	root.SetOut(t.out)
+	root.SetErr(t.err)
+	err := root.ExecuteContext(ctx)
+	var code exitError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &code):
+		return int(code)
+	}
+	return report(t.err, err)
+}
+
+// report tells a person what went wrong and what to do.
+func report(w io.Writer, err error) int {
+	var e *pulse.Error
+	if !errors.As(err, &e) {
+		fmt.Fprintf(w, "pulse: %v\n", err)
+		if isUsage(err) {
+			return exitUsage
+		}
+		return exitFailure
+	}
+	fmt.Fprintf(w, "pulse: %s\n", e.Message)
+	if e.Hint != "" {
+		fmt.Fprintf(w, "  → %s\n", e.Hint)
+	}
+	if code, ok := exitCodes[e.Code]; ok {
+		return code
+	}
+	if e.Err != nil {
+		fmt.Fprintf(w, "  (%v)\n", e.Err)
+	}
+	return exitFailure
+}
+
+// isUsage recognises what the flag parser says; it has no error types.
+func isUsage(err error) bool {
+	s := err.Error()
+	for _, p := range []string{"unknown command", "unknown flag", "unknown shorthand", "accepts ", "requires ", "flag needs an argument", "invalid argument", "required flag"} {
+		if strings.HasPrefix(s, p) {
+			return true
+		}
+	}
+	return false
+}
+
+func newRoot(o *options) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "pulse",
+		Short:         "Coding agents that work while you are away, and ask only when it matters",
+		SilenceErrors: true, SilenceUsage: true,
+		Version: version,
+	}
+	root.PersistentFlags().StringVar(&o.config, "config", "", "configuration file (default: $PULSE_CONFIG, ./pulse.yaml, ~/.config/pulse/pulse.yaml)")
+	root.PersistentFlags().BoolVar(&o.json, "json", false, "print data as JSON")
+	for _, make := range []func(*options) *cobra.Command{
+		newUp, newServe, newDaemon, newDemo, newInit, newDoctor,
+		newStart, newList, newShow, newLogs, newAnswer, newSay, newPause, newResume, newAbort,
+		newProjects, newPair, newMigrate, newConfig, newVersion, newScripted,
+	} {
+		root.AddCommand(make(o))
+	}
+	return root
+}

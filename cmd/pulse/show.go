@@ -1,0 +1,88 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"pulseloop/api/wire"
+	"pulseloop/pulse"
+)
+
+func newShow(o *options) *cobra.Command {
+	var prompt bool
+	var iteration int
+	cmd := &cobra.Command{
+		Use: "show SESSION", Short: "Show a session with its iterations, or the exact prompt of one", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, _, err := o.connect()
+			if err != nil {
+				return err
+			}
+			if prompt || iteration != 0 {
+				text, err := c.Prompt(cmd.Context(), args[0], iteration)
+				if err == nil {
+					o.printf("%s", text)
+				}
+				return err
+			}
+			d, err := c.Get(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if o.json {
+				return o.printJSON(d)
+			}
+			o.showSession(d)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&prompt, "prompt", false, "print the latest prompt, word for word")
+	cmd.Flags().IntVar(&iteration, "iteration", 0, "with the prompt of this iteration")
+	return cmd
+}
+
+func (o *options) showSession(d wire.SessionDetail) {
+	s := d.Session
+	o.printf("%s %s  %s  iteration %d of %d\n", icon(s.Status), s.Status, s.ID, s.CurrentIteration, s.MaxIterations)
+	o.printf("  goal     %s\n  project  %s, branch %s\n  agent    %s\n", clip(s.Goal, 200), s.ProjectName, s.BranchName, s.Agent)
+	o.printf("  totals   %d commits, %d tokens%s\n", s.TotalCommits, s.TotalTokensUsed, cost(s.TotalCostMicros))
+	if s.StatusReason != "" {
+		o.printf("  why      %s\n", s.StatusReason)
+	}
+	for _, it := range d.Iterations {
+		line := fmt.Sprintf("  %2d. %-10s", it.IterationNumber, it.Status)
+		if it.Signal != "" {
+			line += " " + string(it.Signal)
+		}
+		if it.CommitHash != "" {
+			line += fmt.Sprintf("  %.10s, %d files", it.CommitHash, len(it.FilesChanged))
+		}
+		o.printf("%s\n", line)
+		for _, text := range []string{it.OutputSummary, it.Error} {
+			if text != "" {
+				o.printf("      %s\n", clip(text, 160))
+			}
+		}
+	}
+	if d.Gate != nil {
+		o.printf("\nWaiting for you: %s\n", d.Gate.Prompt)
+		var keys []string
+		for _, c := range d.Gate.Options {
+			keys = append(keys, c.Key)
+		}
+		hint := "\"your answer\""
+		if len(keys) > 0 {
+			hint = strings.Join(keys, "|")
+		}
+		o.printf("  → pulse answer %s %s\n", pulse.Short(s.ID), hint)
+	}
+}
+
+func cost(micros int64) string {
+	if micros == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", $%.4f", float64(micros)/1e6)
+}
