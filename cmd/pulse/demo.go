@@ -18,7 +18,7 @@ import (
 )
 
 // demoGoal is what the demonstration asks for.
-const demoGoal = "Add a health endpoint to the server, with a test, and mention it in the README."
+const demoGoal = "Add a health endpoint with a test, and document it."
 
 func newDemo(o *options) *cobra.Command {
 	var keep bool
