@@ -60,11 +60,20 @@ func (w *work) iterationRow(i pulse.Iteration) *iterationRow {
 		FilesChanged: list{i.FilesChanged}, AnchorTurnID: opt(i.Anchor.TurnID), AnchorStrategy: opt(i.Anchor.Strategy),
 		AnchorResolutionMs: i.Anchor.Milliseconds, Salience: i.Anchor.Salience, Depth: i.Anchor.Depth,
 		AnchorNote: text(i.Anchor.Note), AnchorFound: i.Anchor.Found, AnchorHintNext: opt(i.AnchorHintNext), AnchorHintWhy: text(i.AnchorHintWhy),
-		ContextTokens: i.ContextTokens, SliceID: opt(i.SliceID), TurnID: uid(i.TurnID),
+		ContextTokens: i.ContextTokens, SliceID: opt(i.SliceID), TurnID: uidOrNone(i.TurnID),
 		InputTokens: i.Usage.InputTokens, OutputTokens: i.Usage.OutputTokens, CacheReadTokens: i.Usage.CacheReadTokens,
 		CacheWriteTokens: i.Usage.CacheWriteTokens, CostMicros: i.Usage.CostMicros, Error: text(i.Error),
 		CreatedAt: w.orNow(i.CreatedAt), StartedAt: at(i.StartedAt), EndedAt: at(i.EndedAt),
 	}
+}
+
+// uidOrNone drops what is no UUID: the agent's side names that turn, and a
+// bad name must not keep its result from being recorded.
+func uidOrNone(id pulse.TurnID) uid {
+	if !pulse.ValidUUID(string(id)) {
+		return ""
+	}
+	return uid(id)
 }
 
 func (r iterationRow) value() pulse.Iteration {

@@ -91,7 +91,8 @@ func (w *work) putNotices(ctx context.Context, notices []pulse.Notice) error {
 // ClaimNotices takes up to limit due notices, most urgent first and oldest
 // first within that, at most one per chat, passing over the chats in skip,
 // and holds them for lease. A chat with a message on its way is passed over
-// too; one whose sender died comes again when its lease is over.
+// too; one whose sender died comes again when its lease is over, with one
+// attempt more (the sender counts those it comes back from).
 func (s *Store) ClaimNotices(ctx context.Context, platforms []pulse.Platform, skip []pulse.Address, limit int, lease time.Duration) ([]pulse.Notice, error) {
 	if len(platforms) == 0 || limit <= 0 {
 		return nil, nil
@@ -117,7 +118,7 @@ func (s *Store) ClaimNotices(ctx context.Context, platforms []pulse.Platform, sk
 		}
 		now := w.now(0)
 		due := "((n.status = 'queued' AND n.next_at <= " + now + ") OR (n.status = 'sending' AND n.lease_until <= " + now + "))"
-		query := "UPDATE notifications SET status = 'sending', attempts = attempts + 1, lease_until = " + w.now(lease) +
+		query := "UPDATE notifications SET status = 'sending', attempts = attempts + CASE WHEN status = 'sending' THEN 1 ELSE 0 END, lease_until = " + w.now(lease) +
 			" WHERE id IN (SELECT id FROM (SELECT id, priority, created_at, row_number() OVER (PARTITION BY platform, chat ORDER BY priority DESC, created_at, id) AS place" +
 			" FROM notifications n WHERE " + due + " AND platform IN (?)" + passed +
 			" AND NOT EXISTS (SELECT 1 FROM notifications o WHERE o.status = 'sending' AND o.platform = n.platform AND o.chat = n.chat AND o.lease_until > " + now + ")" +
@@ -137,8 +138,8 @@ func (s *Store) ClaimNotices(ctx context.Context, platforms []pulse.Platform, sk
 }
 
 // SettleNotice stores what became of sending revision rev. If the notice has
-// a later revision by now, that text stays queued. A notice that nobody is
-// sending any more is left alone.
+// a later revision by now, that text stays queued, unless the address is dead.
+// A notice that nobody is sending any more is left alone.
 func (s *Store) SettleNotice(ctx context.Context, n pulse.Notice, rev int) error {
 	if err := pulse.NoticeTransitions.Check(pulse.NoticeSending, n.Status); err != nil {
 		return err
@@ -152,11 +153,11 @@ func (s *Store) SettleNotice(ctx context.Context, n pulse.Notice, rev int) error
 			next, sent = at(w.at), w.orNow(n.SentAt)
 		}
 		_, err := w.db.NewRaw(`UPDATE notifications SET
-			status = CASE WHEN revision > ? THEN 'queued' ELSE ? END,
+			status = CASE WHEN revision > ? AND NOT ? THEN 'queued' ELSE ? END,
 			attempts = CASE WHEN revision > ? AND ? THEN 0 ELSE ? END,
 			external_id = ?, next_at = ?, sent_at = coalesce(?, sent_at), last_error = ?, lease_until = NULL
 			WHERE id = ? AND status = 'sending'`,
-			rev, text(n.Status), rev, n.Status == pulse.NoticeSent, n.Attempts,
+			rev, n.Status == pulse.NoticeDead, text(n.Status), rev, n.Status == pulse.NoticeSent, n.Attempts,
 			opt(n.ExternalID), next, sent, text(n.LastError), uid(n.ID)).Exec(ctx)
 		w.wake(pulse.TopicNotices)
 		return err

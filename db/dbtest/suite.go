@@ -17,6 +17,8 @@ func Run(t *testing.T, open func(testing.TB) Place) {
 		test func(*testing.T, func(testing.TB) Place)
 	}{
 		{"life", testLife},
+		{"guards", testGuards},
+		{"queue", testQueue},
 	}
 	for _, g := range groups {
 		t.Run(g.name, func(t *testing.T) { g.test(t, open) })
