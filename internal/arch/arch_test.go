@@ -143,6 +143,8 @@ func TestLayersFindsForbiddenImports(t *testing.T) {
 		"the product uses a fake":   {"loop/bad.go", "must not import loop/looptest", file("loop/bad.go", "package loop\n\nimport _ \"m/loop/looptest\"\n")},
 		"a test knows what is below": {"", "", map[string]string{"bot/sms/sms.go": "package sms\n",
 			"bot/bot_test.go": "package bot_test\n\nimport _ \"m/bot/sms\"\n"}},
+		"a test knows what is above": {"", "", map[string]string{"bot/bot.go": "package bot\n",
+			"bot/sms/sms_test.go": "package sms_test\n\nimport _ \"m/bot\"\n"}},
 		"a fake beyond its parent": {"loop/looptest/bad.go", "must not import db", file("loop/looptest/bad.go", "package looptest\n\nimport _ \"m/db\"\n")},
 		"a package without a row":  {"stray", "no row", file("stray/stray.go", "package stray\n")},
 		"a deeper package":         {"bot/sms/deep", "no row", file("bot/sms/deep/deep.go", "package deep\n")},

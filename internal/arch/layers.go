@@ -7,7 +7,7 @@ import (
 )
 
 // Layers holds every import against the table. Tests may, besides, import what exists for tests, what lies
-// below their own folder, and any library.
+// above or below their own folder, and any library.
 func Layers(root string) ([]Finding, error) {
 	tree, err := Load(root)
 	if err != nil {
@@ -76,8 +76,10 @@ func mayImport(p *Package, f *File, rule *Rule, dir string) bool {
 	if anyMatches(rule.Imports, dir) {
 		return true
 	}
-	return f.Test && (strings.HasSuffix(path.Base(dir), "test") || strings.HasPrefix(dir, p.Dir+"/"))
+	return f.Test && (strings.HasSuffix(path.Base(dir), "test") || related(dir, p.Dir))
 }
+
+func related(a, b string) bool { return strings.HasPrefix(a, b+"/") || strings.HasPrefix(b, a+"/") }
 
 // isStandard: the first element of a library's path is a host, which has a dot.
 func isStandard(importPath string) bool {
