@@ -42,7 +42,7 @@ func Commands() []Command {
 		{Name: "show", Args: "[ID]", Help: "a session with its iterations", Who: Readers, run: (*Router).show},
 		{Name: "answer", Args: "[ID] TEXT", Help: "answer what a session asks", Who: Operators, run: (*Router).answerCommand},
 		{Name: "pause", Args: "[ID]", Help: "pause after the current iteration", Who: Operators, run: (*Router).pause},
-		{Name: "resume", Args: "[ID] [TEXT]", Help: "let a paused, blocked or failed session go on", Who: Operators, run: (*Router).resume},
+		{Name: "resume", Args: "[ID] [TEXT]", Help: "let a session go on: a paused, blocked or failed one, or a complete one with what else is to be done", Who: Operators, run: (*Router).resume},
 		{Name: "abort", Args: "[ID]", Help: "stop a session for good", Who: Operators, run: (*Router).abort},
 		{Name: "prompt", Args: "[ID]", Help: "the latest prompt, word for word", Who: Readers, run: (*Router).prompt},
 		{Name: "projects", Help: "the projects there are", Who: Readers, run: (*Router).listProjects},
@@ -78,6 +78,9 @@ func (r *Router) command(ctx context.Context, u *update) error {
 func (r *Router) target(ctx context.Context, u *update, args string, takesText bool) (s pulse.Session, rest string, err error) {
 	word, after := firstWord(args)
 	ref := strings.ToLower(strings.TrimPrefix(word, "#"))
+	if ref != "" && !takesText && len(ref) < minRef { // one letter would be an id by accident
+		return s, "", pulse.Invalid(line(word, 20)+" is too short for a session's id", "give the last 8 characters, as /list shows them")
+	}
 	if ref != "" && (!takesText || looksLikeID(ref)) {
 		s, err = r.cfg.Reader.FindSession(ctx, ref)
 		if err == nil || !takesText || pulse.CodeOf(err) != pulse.CodeNotFound {
@@ -110,6 +113,9 @@ func (r *Router) target(ctx context.Context, u *update, args string, takesText b
 	return s, args, pulse.NotFound("this chat has no session", "name one by its id; /list shows them")
 }
 
+// minRef is the least that a person has to type of a session's id.
+const minRef = 4
+
 func looksLikeID(s string) bool {
 	if pulse.ValidUUID(s) {
 		return true
@@ -141,6 +147,9 @@ func (r *Router) resume(ctx context.Context, u *update, args string) error {
 	}
 	if err := r.checkLength(text); err != nil {
 		return err
+	}
+	if s.Status == pulse.SessionComplete && visible(text) {
+		return r.toSession(ctx, u, s, "", text) // a follow-up, for whoever cannot reply to a message
 	}
 	_, err = r.cfg.Doer.Resume(ctx, r.actor(u, func(after pulse.Session, _ *pulse.Change) pulse.Message {
 		return named("▶️ Goes on:", after, "")

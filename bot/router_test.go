@@ -223,6 +223,7 @@ func TestCommands(t *testing.T) {
 		{"/answer yes", []string{"does not wait for this answer"}},
 		{"/resume", []string{"running already"}},
 		{"/pause", []string{"Paused", "a goal"}},
+		{"/abort a", []string{"too short"}},
 		{"/pause 99999999", []string{"no session"}},
 		{"/resume use tabs", []string{"Goes on", "a goal"}},
 		{"/abort " + id, []string{"Aborted"}},
@@ -322,3 +323,30 @@ func TestRunWakesAndEnds(t *testing.T) {
 type waker <-chan struct{}
 
 func (w waker) Wakes(pulse.Topic) (<-chan struct{}, func()) { return w, func() {} }
+
+// Whatever is said or pressed, the update comes to its end, with every notice
+// in order (the world checks them) and nothing done for strangers.
+func FuzzRouter(f *testing.F) {
+	f.Add("1", "add a health endpoint", "g:019a0000-0000-7000-8000-000000000001:more", "gate")
+	f.Add("9", "/pair AAAA-BBBB-CCCC", "p::", "")
+	f.Add("1", "/answer 12345678 x", "p:019a0000-0000-7000-8000-000000000001:zz", "sent-0")
+	f.Add("1", "/resume\x00\u202e #abc", "x", "\xff")
+	f.Fuzz(func(t *testing.T, user, text, data, reply string) {
+		b := ann(t)
+		s := b.running("a goal")
+		b.w.Block(s.ID, "which?", pulse.GateOption{Key: "more"}, pulse.GateOption{Key: "stop"})
+		before := len(b.w.AllSessions())
+		said := b.event("1", user, text)
+		said.ReplyTo = reply
+		pressed := b.event("1", user, "")
+		pressed.Kind, pressed.Data, pressed.CallbackID = bot.KindPress, data, "cb"
+		edited := said
+		edited.Kind = bot.KindEdit
+		for _, e := range []bot.Event{said, pressed, edited} {
+			b.do(e)
+		}
+		if user != "1" && (len(b.w.AllSessions()) != before || b.session(s.ID).Version != s.Version+1 || len(b.w.Operators()) != 1) {
+			t.Errorf("a stranger %q changed something by %q or %q", user, text, data)
+		}
+	})
+}

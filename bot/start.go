@@ -173,6 +173,9 @@ func (r *Router) boundProject(ctx context.Context, u *update, projects []pulse.P
 // this: it waits, and its goal starts as soon as the chat has a project.
 func (r *Router) askProject(ctx context.Context, u *update, goal string) error {
 	if u.now.Sub(u.in.ReceivedAt) > r.cfg.Choice {
+		r.mu.Lock()
+		r.waiting[u.e.Address] = slices.DeleteFunc(r.waiting[u.e.Address], func(id pulse.InboundID) bool { return id == u.in.ID })
+		r.mu.Unlock()
 		return pulse.Invalid("no project was chosen, so this goal was not started: "+topicTitle(goal),
 			"choose with /project NAME and send the goal again")
 	}

@@ -88,6 +88,17 @@ func TestRepliesGoToTheSessionOfTheMessage(t *testing.T) {
 	want(t, b.reply("1", "1", "unknown message", "more"), "Noted") // falls back to the chat's session
 }
 
+func TestFollowUpByCommand(t *testing.T) {
+	b := ann(t)
+	s := b.running("a goal")
+	b.w.Change(s.ID, func(s *pulse.Session) { s.Status = pulse.SessionComplete })
+	want(t, b.say("1", "1", "/resume"), "is complete")
+	want(t, b.say("1", "1", "/resume "+pulse.Short(s.ID)+" add a test"), "goes on from where it was")
+	if got := b.session(s.ID); got.Run != 2 || got.Inputs[0].Text != "add a test" || len(b.w.AllSessions()) != 1 {
+		t.Errorf("follow-up: %+v", got)
+	}
+}
+
 func TestButtonsOfTwoPeople(t *testing.T) {
 	b := ann(t)
 	b.w.AddOperator(pulse.PlatformTelegram, "2", "Bob", pulse.RoleOperator)

@@ -119,7 +119,9 @@ func (d *Dispatcher) outcome(n pulse.Notice, got Delivery) pulse.Notice {
 		return n
 	case RetryAt: // the platform's word; not an attempt
 		until := now.Add(max(got.RetryAfter, d.cfg.BackoffMin))
-		d.park(n.Address, until)
+		if !isEdit(n) { // edits have limits of their own, which must not hold back a final
+			d.park(n.Address, until)
+		}
 		if again {
 			n.LastError = twice + n.LastError
 		}

@@ -206,6 +206,24 @@ func TestLimitsOfEditsDoNotHoldFinalsBack(t *testing.T) {
 	})
 }
 
+func TestAPunishedEditDoesNotHoldFinalsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		n := b.put("1", "p", pulse.NoticeProgress)
+		b.once(1)
+		b.sender.Next(to("1"), notifytest.Behaviour{Delivery: notify.Delivery{Outcome: notify.RetryAt, RetryAfter: time.Minute}})
+		n.Message = pulse.Text("edited")
+		b.outbox.Put(n)
+		b.once(0)
+		b.put("1", "final", pulse.NoticeFinal)
+		b.once(1)
+		b.drain(2 * time.Minute)
+		if got := b.texts(); got != "edited final" {
+			t.Errorf("shown: %q", got)
+		}
+	})
+}
+
 func TestAmbiguousByKind(t *testing.T) {
 	lost := notifytest.Behaviour{Delivery: notify.Delivery{Outcome: notify.Ambiguous, Err: errors.New("connection reset")}, Show: true}
 	for _, c := range []struct {

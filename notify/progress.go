@@ -71,36 +71,47 @@ func (p *Progress) Run(ctx context.Context) error {
 	}
 }
 
-// batch bounds how many sessions, and how many events of one read, a pass takes.
+// How many sessions, and how many events of one read, a pass takes at once.
+// Where sessions that were written a moment ago fill the list, it grows, so
+// that the ones behind them are reached.
 const (
 	sessionBatch = 100
+	sessionLimit = 12_800
 	eventBatch   = 500
 )
 
 // RunOnce handles the news there is and answers for how many sessions it
 // wrote something. A session that fails does not keep the others waiting.
 func (p *Progress) RunOnce(ctx context.Context) (int, error) {
-	unread, err := p.news.SessionsWithNews(ctx, sessionBatch)
-	if err != nil {
-		return 0, fmt.Errorf("list sessions with news: %w", err)
-	}
+	defer p.forget()
 	var done int
 	var errs []error
-	for _, u := range unread {
-		wrote, err := p.session(ctx, u)
+	looked := map[pulse.SessionID]bool{}
+	for limit := sessionBatch; ; limit *= 2 {
+		unread, err := p.news.SessionsWithNews(ctx, limit)
 		if err != nil {
-			delete(p.live, u.Session.ID)
-			if !errors.Is(err, pulse.ErrStale) {
-				errs = append(errs, fmt.Errorf("write progress of session %s: %w", u.Session.ID, err))
-			}
-			continue
+			return done, errors.Join(append(errs, fmt.Errorf("list sessions with news: %w", err))...)
 		}
-		if wrote {
-			done++
+		for _, u := range unread {
+			if looked[u.Session.ID] {
+				continue
+			}
+			looked[u.Session.ID] = true
+			wrote, err := p.session(ctx, u)
+			if wrote {
+				done++
+			}
+			if err != nil {
+				delete(p.live, u.Session.ID)
+				if !errors.Is(err, pulse.ErrStale) {
+					errs = append(errs, fmt.Errorf("write progress of session %s: %w", u.Session.ID, err))
+				}
+			}
+		}
+		if len(unread) < limit || limit >= sessionLimit || ctx.Err() != nil {
+			return done, errors.Join(errs...)
 		}
 	}
-	p.forget()
-	return done, errors.Join(errs...)
 }
 
 // session handles one session's news. The watermark and the notices move

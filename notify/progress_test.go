@@ -201,3 +201,27 @@ func TestProgressRunEndsWithItsContext(t *testing.T) {
 		}
 	})
 }
+
+func TestProgressReachesTheSessionsBehindBusyOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newProgressBench(t)
+		for i := range 250 {
+			b.news.Write(followed(fmt.Sprint(i)), started(1))
+		}
+		b.pass()
+		if n := len(b.outbox.All()); n != 250 {
+			t.Fatalf("%d of 250 sessions have a live message", n)
+		}
+		for i := range 249 { // all written a moment ago, with more news
+			b.news.Write(followed(fmt.Sprint(i)), tool("a", "x"))
+		}
+		late := followed("late")
+		b.news.Write(late, started(1))
+		if _, err := b.p.RunOnce(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(b.outbox.All()); n != 251 {
+			t.Error("the session behind 249 busy ones was not reached")
+		}
+	})
+}

@@ -43,7 +43,8 @@ func (Words) Completed(s pulse.Session, it pulse.Iteration) pulse.Message {
 		m.line("%s", used)
 	}
 	m.line("Unverified: no verify command was run.")
-	m.line("\nReply to this message to go on from here.")
+	m.span("\nTo go on from here, reply to this message or send ", pulse.StylePlain)
+	m.span("/resume "+pulse.Short(s.ID)+" TEXT", pulse.StyleCode)
 	return m.done()
 }
 

@@ -206,7 +206,7 @@ func TestAppendedProgressIsCompact(t *testing.T) {
 		send(t, c, live("p1", text))
 	}
 	send(t, c, pulse.Notice{Kind: pulse.NoticeFinal, Slot: "f", Message: pulse.Text("✅ [my-app] Session complete (1 iteration, 1 commit)\n\nBuilt it.")})
-	want := "⚙️ [my-app] Iteration 1/10\n   · Read a.go\n   · Bash go test ./...\n✅ [my-app] Session complete (1 iteration, 1 commit)\n   \n   Built it.\n"
+	want := "⚙️ [my-app] Iteration 1/10\n   · Read a.go\n   · Bash go test ./...\n✅ [my-app] Session complete (1 iteration, 1 commit)\n\n   Built it.\n"
 	if got := out.String(); got != want {
 		t.Errorf("printed\n%q\nwant\n%q", got, want)
 	}

@@ -87,5 +87,6 @@ func (c *Console) rendered(n pulse.Notice) string {
 		c.choices = choices
 		b.WriteString("\nType a number to choose.")
 	}
-	return strings.ReplaceAll(strings.TrimRight(b.String(), "\n"), "\n", "\n   ")
+	text := strings.ReplaceAll(strings.TrimRight(b.String(), "\n"), "\n", "\n   ")
+	return strings.ReplaceAll(text, "\n   \n", "\n\n")
 }
