@@ -15,6 +15,7 @@ import (
 type client struct {
 	queue   *queue
 	cancel  context.CancelCauseFunc
+	drop    func() // cuts the connection; nil before there is one
 	tally   *tally
 	joined  map[pulse.SessionID]int64 // where the sessions stood when it connected
 	all     bool
@@ -106,7 +107,10 @@ func (h *hub) subscribe(c *client, sub wire.Subscribe) subscription {
 	out.before, out.over = c.queue.take()
 	named := maps.Clone(sub.Sessions)
 	if sub.Sessions == nil && sub.All {
-		named = maps.Clone(c.joined)
+		// From when it connected; from now if it changes its mind later.
+		if named = c.joined; named == nil {
+			named = h.snapshot()
+		}
 	}
 	if sub.All {
 		// A session that came up since is one the client has not heard of.

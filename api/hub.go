@@ -320,6 +320,24 @@ func (h *hub) close() {
 	}
 }
 
+// cut ends the connections of sockets that did not take the goodbye.
+func (h *hub) cut() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for c := range h.clients {
+		if c.drop != nil {
+			c.drop()
+		}
+	}
+}
+
+// connected gives the hub the means to cut a client's connection.
+func (h *hub) connected(c *client, drop func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c.drop = drop
+}
+
 // snapshot is where every session stands that has a track. The caller holds
 // the lock.
 func (h *hub) snapshot() map[pulse.SessionID]int64 {

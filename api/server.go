@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // maxHeader bounds the header of a request; ours have a few hundred bytes.
@@ -65,7 +66,9 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	}
 	stopHub()
 	wg.Wait()
+	late := time.AfterFunc(s.cfg.Limits.Shutdown, s.hub.cut)
 	s.sockets.Wait()
+	late.Stop()
 	return err
 }
 

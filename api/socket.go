@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -25,6 +27,7 @@ func (e *ended) Error() string { return e.reason }
 var (
 	errGoingAway = &ended{websocket.StatusGoingAway, "the server stops; reconnect with your cursors"}
 	errTooSlow   = &ended{websocket.StatusTryAgainLater, "too slow for the events; reconnect with your cursors"}
+	errBroken    = &ended{websocket.StatusInternalError, "something went wrong here; reconnect with your cursors"}
 	errSilent    = &ended{websocket.StatusPolicyViolation, "no answer to a ping"}
 )
 
@@ -53,10 +56,18 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request) {
 		return // Accept has answered
 	}
 	conn.SetReadLimit(s.cfg.Limits.Frame)
+	s.hub.connected(c, func() { _ = conn.CloseNow() })
 	k := &sock{hub: s.hub, client: c, conn: conn, limits: s.cfg.Limits, subs: make(chan wire.Subscribe), pong: make(chan error, 1)}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+		defer func() {
+			if p := recover(); p != nil {
+				s.cfg.Log.Error("socket panicked", "panic", s.cfg.Redact(fmt.Sprint(p)), "stack", s.cfg.Redact(string(debug.Stack())))
+				cancel(errBroken)
+				k.close(errBroken)
+			}
+		}()
 		cancel(k.write(ctx))
 	}()
 	cancel(k.read(ctx))
@@ -73,10 +84,12 @@ type sock struct {
 	pong   chan error
 }
 
-// read takes subscriptions until the peer goes or sends something else.
+// read takes subscriptions until the peer goes or sends something else. It
+// ends with the connection and not with the context, because ending a read
+// cuts the connection before a reason can be given.
 func (k *sock) read(ctx context.Context) error {
 	for {
-		kind, b, err := k.conn.Read(ctx)
+		kind, b, err := k.conn.Read(context.WithoutCancel(ctx))
 		if err != nil {
 			return err
 		}
@@ -167,7 +180,7 @@ func (k *sock) write(ctx context.Context) error {
 // ping finds peers that are gone without a word. It runs beside the writing,
 // because a pong may take long.
 func (k *sock) ping(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, k.limits.PongWithin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.limits.PongWithin)
 	defer cancel()
 	if k.conn.Ping(ctx) == nil {
 		return
@@ -206,8 +219,13 @@ func (k *sock) send(ctx context.Context, list []waiting) error {
 	return nil
 }
 
+// put writes one frame within its time. The end of the context does not
+// interrupt it: half a frame would leave no way to say goodbye.
 func (k *sock) put(ctx context.Context, b []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, k.limits.SocketWrite)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.limits.SocketWrite)
 	defer cancel()
 	return k.conn.Write(ctx, websocket.MessageText, b)
 }
