@@ -367,6 +367,7 @@ func TestRunGoesOnWhileOneSendHangs(t *testing.T) {
 		b.sender.Next(to("1"), notifytest.Behaviour{Hold: make(chan struct{})})
 		b.put("1", "hangs", pulse.NoticeFinal)
 		time.Sleep(2 * time.Second)
+		b.put("1", "waits for it", pulse.NoticeFinal) // the sender reports two at once
 		for i := range 30 {
 			b.put(fmt.Sprint(i+2), fmt.Sprintf("x%d", i), pulse.NoticeFinal)
 		}
