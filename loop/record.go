@@ -18,21 +18,23 @@ func (r *Runner) record(s pulse.Session, it pulse.Iteration, task pulse.Task, no
 		res = &pulse.TaskResult{Error: lostReason(task), Hint: "resume the session to try again; `pulse logs` shows what the agent did"}
 	}
 	takeFacts(&s, &it, *res, now)
-	var err error
-	if task.Status == pulse.TaskComplete && res.Error == "" {
-		r.readOutcome(&it)
-		err = r.branch(&s, &it, &c, now)
-	} else {
+	failed := task.Status != pulse.TaskComplete || res.Error != ""
+	if failed {
 		it.Status, it.Error = pulse.IterationFailed, res.Error
-		s.ProgressLog = append(s.ProgressLog, pulse.ProgressEntry{Iteration: it.Number, Summary: "failed: " + res.Error,
-			Commit: it.CommitHash, Commits: it.Commits, At: now})
-		err = r.fail(&s, &it, &c, res.Error, res.Hint, now)
+	} else {
+		r.readOutcome(&it)
 	}
 	c.Iterations = []pulse.Iteration{it}
 	c.Events = append(c.Events, event(s.ID, pulse.EventIterationEnded, now, map[string]any{
 		"iteration": it.Number, "iterationId": string(it.ID), "status": string(it.Status), "signal": string(it.Signal),
 		"commit": it.CommitHash, "summary": it.OutputSummary, "error": it.Error}))
-	r.log(s).Info("iteration recorded", "iteration", it.Number, "status", string(it.Status), "signal", string(it.Signal), "session_status", string(s.Status))
+	if failed {
+		s.ProgressLog = append(s.ProgressLog, pulse.ProgressEntry{Iteration: it.Number, Summary: "failed: " + res.Error,
+			Commit: it.CommitHash, Commits: it.Commits, At: now})
+		return c, r.fail(&s, &it, &c, res.Error, res.Hint, now)
+	}
+	err := r.branch(&s, &it, &c, now)
+	r.log(s).Info("iteration recorded", "iteration", it.Number, "signal", string(it.Signal), "session_status", string(s.Status))
 	return c, err
 }
 

@@ -141,7 +141,7 @@ func checkAgents(ctx context.Context, cfg configs.Config) []finding {
 	usable := 0
 	for _, p := range probeAll(ctx, all) {
 		switch {
-		case p.Ready() && p.Name == "scripted":
+		case p.Ready() && p.Name == "scripted" && cfg.Agent != "scripted":
 			continue // always there, and of no use to a person
 		case p.Ready():
 			usable++

@@ -90,8 +90,8 @@ func (o *options) follow(ctx context.Context, c *client.Client, s wire.Session, 
 }
 
 // trailing is how many events may follow the one that says that the session
-// rests, in the same transaction: the end itself and that of the iteration.
-const trailing = 3
+// rests, in the same transaction: the end itself, or the gate.
+const trailing = 2
 
 func resting(s pulse.SessionStatus) bool {
 	return s != "" && s != pulse.SessionRunning && s != pulse.SessionPending
