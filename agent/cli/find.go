@@ -31,11 +31,13 @@ func NetworkEnv() []string {
 	}
 }
 
-// Taken gives "K=V" for those names that are set in this process.
+// Taken gives "K=V" for those names that are set in this process. An empty
+// value counts as not set: a CLI may take an empty directory for the current
+// one.
 func Taken(names []string) []string {
 	var env []string
 	for _, name := range names {
-		if v, ok := os.LookupEnv(name); ok {
+		if v := os.Getenv(name); v != "" {
 			env = append(env, name+"="+v)
 		}
 	}

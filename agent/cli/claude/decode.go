@@ -106,7 +106,14 @@ func (d *decoder) line(l cli.Line) error {
 	return nil
 }
 
-func (d *decoder) note(text string) { d.emit(cli.Event{Kind: cli.EventNote, Text: text}) }
+func (d *decoder) note(text string) { d.say(cli.EventNote, text) }
+
+// say tells a text cleaned, if anything is left of it.
+func (d *decoder) say(kind cli.EventKind, text string) {
+	if text = cli.Clean(text); text != "" {
+		d.emit(cli.Event{Kind: kind, Text: text})
+	}
+}
 
 func (d *decoder) system(f frame) error {
 	switch f.Subtype {
@@ -155,9 +162,9 @@ func (d *decoder) assistant(m message, own bool) {
 		case !own || m.Model == synthetic:
 		case b.Type == "text" && b.Text != "":
 			d.lastText = cli.Clean(b.Text)
-			d.emit(cli.Event{Kind: cli.EventText, Text: d.lastText})
-		case b.Type == "thinking" && b.Thinking != "":
-			d.emit(cli.Event{Kind: cli.EventThought, Text: cli.Clean(b.Thinking)})
+			d.say(cli.EventText, b.Text)
+		case b.Type == "thinking":
+			d.say(cli.EventThought, b.Thinking)
 		}
 	}
 }

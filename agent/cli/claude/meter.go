@@ -92,8 +92,8 @@ func (d *decoder) partial(f frame, own bool) {
 	case "message_stop":
 		d.meter.finish(who)
 	case "content_block_delta":
-		if own && e.Delta.Type == "text_delta" && e.Delta.Text != "" {
-			d.emit(cli.Event{Kind: cli.EventTextDelta, Text: cli.Clean(e.Delta.Text)})
+		if own && e.Delta.Type == "text_delta" {
+			d.say(cli.EventTextDelta, e.Delta.Text)
 		}
 	}
 }

@@ -118,7 +118,14 @@ func (d *decoder) line(l cli.Line) {
 	}
 }
 
-func (d *decoder) note(text string) { d.emit(cli.Event{Kind: cli.EventNote, Text: text}) }
+func (d *decoder) note(text string) { d.say(cli.EventNote, text) }
+
+// say tells a text cleaned, if anything is left of it.
+func (d *decoder) say(kind cli.EventKind, text string) {
+	if text = cli.Clean(text); text != "" {
+		d.emit(cli.Event{Kind: kind, Text: text})
+	}
+}
 
 // trouble takes an error line. Most announce another attempt; the last one
 // before a failed turn repeats its reason.
@@ -138,11 +145,11 @@ func (d *decoder) item(it item, completed bool) {
 	case "agent_message":
 		if completed && it.Text != "" {
 			d.lastText = cli.Clean(it.Text)
-			d.emit(cli.Event{Kind: cli.EventText, Text: d.lastText})
+			d.say(cli.EventText, it.Text)
 		}
 	case "reasoning":
-		if completed && it.Text != "" {
-			d.emit(cli.Event{Kind: cli.EventThought, Text: cli.Clean(it.Text)})
+		if completed {
+			d.say(cli.EventThought, it.Text)
 		}
 	case "error":
 		if completed {
