@@ -19,6 +19,9 @@ func Run(t *testing.T, open func(testing.TB) Place) {
 		{"life", testLife},
 		{"guards", testGuards},
 		{"queue", testQueue},
+		{"outbox", testOutbox},
+		{"words", testWords},
+		{"migrations", testMigrations},
 	}
 	for _, g := range groups {
 		t.Run(g.name, func(t *testing.T) { g.test(t, open) })
@@ -29,9 +32,8 @@ func Run(t *testing.T, open func(testing.TB) Place) {
 func cases(t *testing.T, open func(testing.TB) Place, tests map[string]func(*fixture)) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, open(t))
-			f.t = t
-			test(f)
+			t.Parallel()
+			test(newFixture(t, open(t)))
 		})
 	}
 }
