@@ -49,7 +49,19 @@ func Signal(text string) pulse.Verdict {
 			}
 		}
 	}
+	if last.Signal == pulse.SignalBlocked && last.Reason == "" {
+		last.Reason = question(said)
+	}
 	return last
+}
+
+// question is what an agent that gave the bare signal asks: agents put their
+// question before it, and the person has to see it.
+func question(said string) string {
+	if last := lastParagraph(hintTag.ReplaceAllString(signalTag.ReplaceAllString(said, " "), " ")); last != "" {
+		return bound(last)
+	}
+	return "the agent is blocked and gave no reason"
 }
 
 // parseSignal reads the inside of a signal tag.
@@ -63,11 +75,7 @@ func parseSignal(body string) pulse.Verdict {
 		}
 		return pulse.Verdict{Signal: s, Claimed: s, Reason: bound(reason)}
 	case pulse.SignalBlocked:
-		reason = bound(strings.TrimSpace(reason))
-		if reason == "" {
-			reason = "the agent is blocked and gave no reason"
-		}
-		return pulse.Verdict{Signal: s, Claimed: s, Reason: reason}
+		return pulse.Verdict{Signal: s, Claimed: s, Reason: bound(strings.TrimSpace(reason))}
 	}
 	return pulse.Verdict{
 		Signal: pulse.SignalBlocked,

@@ -23,6 +23,8 @@ func TestSignal(t *testing.T) {
 		{"complete", "<signal>COMPLETE</signal>", "COMPLETE", "COMPLETE", false, ""},
 		{"blocked with reason", "<signal>BLOCKED: Need API key for Stripe</signal>", "BLOCKED", "BLOCKED", false, "Need API key for Stripe"},
 		{"blocked without reason", "<signal>BLOCKED</signal>", "BLOCKED", "BLOCKED", false, "no reason"},
+		{"blocked, the question before", "Looked around.\n\nWhich port\nshall it be?\n\n<signal>BLOCKED</signal>", "BLOCKED", "BLOCKED", false, "Which port shall it be?"},
+		{"blocked, the question on the line", "Which port? <signal>BLOCKED</signal>", "BLOCKED", "BLOCKED", false, "Which port?"},
 		{"reason with colon", "<signal>BLOCKED: see http://x: which?</signal>", "BLOCKED", "BLOCKED", false, "http://x: which?"},
 		{"lower case and spaces", "<signal> complete </signal>", "COMPLETE", "COMPLETE", false, ""},
 		{"the same twice", "<signal>CONTINUE</signal>\n<signal>CONTINUE</signal>", "CONTINUE", "CONTINUE", false, ""},
