@@ -2,6 +2,7 @@ package e2etest
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,8 +18,18 @@ var built struct {
 	err  error
 }
 
+// atOnce is how many tests run beside each other: they mostly wait, for the pace at which a chat may be written to above all,
+// so that the number of processors says little.
+const atOnce = "6"
+
 // Main runs the tests and removes the binary. A package that starts the program calls it from TestMain.
 func Main(m *testing.M) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		_ = flag.Set("test.parallel", atOnce)
+	}
 	code := m.Run()
 	if built.dir != "" {
 		_ = os.RemoveAll(built.dir)
