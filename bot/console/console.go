@@ -5,7 +5,7 @@
 //
 // It never runs a command itself, never reads a key before the line is
 // complete, and shows agents' texts without the control characters in them.
-// Send, Say and Run may be used at once; one console owns one terminal.
+// Send, Say, Print and Run may be used at once; one console owns one terminal.
 package console
 
 import (
@@ -55,6 +55,7 @@ type Console struct {
 	mu      sync.Mutex // the screen
 	screen  screen
 	choices []pulse.Button
+	settled map[pulse.SessionID]time.Time
 	sent    int
 }
 
@@ -81,7 +82,7 @@ func New(cfg Config) *Console {
 	cfg.User = cmp.Or(cfg.User, "me")
 	cfg.Name = cmp.Or(cfg.Name, cfg.User)
 	cfg.Boot = cmp.Or(cfg.Boot, pulse.NewUUID(cfg.Clock()))
-	return &Console{cfg: cfg, source: "console:" + cfg.Boot,
+	return &Console{cfg: cfg, source: "console:" + cfg.Boot, settled: map[pulse.SessionID]time.Time{},
 		screen: screen{out: cfg.Out, tty: cfg.TTY, width: cfg.Width, steps: map[string]string{}}}
 }
 
@@ -208,7 +209,7 @@ func (c *Console) take(ctx context.Context, l typed) error {
 	c.screen.entered(l.raw)
 	c.mu.Unlock()
 	if l.tooLong {
-		c.note(fmt.Sprintf("⚠️ That line is longer than %d KB and was not taken. Put the long part into a file and name the file.", maxLine>>10))
+		c.Print(fmt.Sprintf("⚠️ That line is longer than %d KB and was not taken. Put the long part into a file and name the file.", maxLine>>10))
 		return nil
 	}
 	if strings.TrimSpace(l.text) == "" {
@@ -262,7 +263,7 @@ func (c *Console) commit(ctx context.Context, text string) error {
 		}
 		c.cfg.Log.Error("store a typed line", "err", err)
 		if wait == 100*time.Millisecond {
-			c.note("⚠️ The database does not take this line yet; trying on.")
+			c.Print("⚠️ The database does not take this line yet; trying on.")
 		}
 		timer := time.NewTimer(wait)
 		select {

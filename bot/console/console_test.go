@@ -297,3 +297,46 @@ func TestDeliveriesThatCannotBe(t *testing.T) {
 type broken struct{}
 
 func (broken) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+func TestALateStateDoesNotFollowItsOutcome(t *testing.T) {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	state := func(slot, text string, after time.Duration) pulse.Notice {
+		n := live(slot, text)
+		n.SessionID, n.CreatedAt = "s1", at.Add(after)
+		return n
+	}
+	var out buffer
+	c := console.New(console.Config{Out: &out})
+	send(t, c, state("progress:i1", "⚙️ [my-app] Iteration 1/10", 0))
+	send(t, c, pulse.Notice{SessionID: "s1", Kind: pulse.NoticeFinal, Message: pulse.Text("✅ complete"), CreatedAt: at.Add(2 * time.Second)})
+	send(t, c, state("progress:i1", "⚙️ [my-app] Iteration 1/10\n▸ read_file", time.Second))
+	other := state("progress:i9", "⚙️ [site] Iteration 1/10", time.Second)
+	other.SessionID = "s2"
+	send(t, c, other)
+	send(t, c, state("progress:i2", "⚙️ [my-app] Iteration 2/10", 3*time.Second))
+	if got, want := out.String(), "⚙️ [my-app] Iteration 1/10\n✅ complete\n⚙️ [site] Iteration 1/10\n⚙️ [my-app] Iteration 2/10\n"; got != want {
+		t.Errorf("printed %q, want %q", got, want)
+	}
+}
+
+func TestPrintLeavesTheTypedLineWhereItIs(t *testing.T) {
+	for tty, want := range map[bool]string{true: "Listening on port 1\nready\n›", false: "Listening on port 1\nready"} {
+		synctest.Test(t, func(t *testing.T) {
+			screen := &terminal{}
+			in, keys := io.Pipe()
+			c := console.New(console.Config{In: in, Out: screen, TTY: tty, Intake: bottest.New(t, nil)})
+			done := make(chan error, 1)
+			go func() { done <- c.Run(t.Context()) }()
+			synctest.Wait()
+			c.Print("Listening on port 1\n")
+			c.Print("ready")
+			if got := screen.shown(); got != want {
+				t.Errorf("terminal %t: the screen shows %q, want %q", tty, got, want)
+			}
+			keys.Close()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -26,11 +26,15 @@ func (c *Console) Send(_ context.Context, n pulse.Notice) notify.Delivery {
 	defer c.mu.Unlock()
 	var err error
 	switch {
+	case c.outdated(n): // taken note of, not shown
 	case notify.Closed(n):
 		err = c.screen.over(n.Slot)
 	case n.Kind == pulse.NoticeProgress:
 		err = c.screen.progress(n.Slot, notify.Clean(n.Message.Plain()))
 	default:
+		if n.Kind != pulse.NoticeReply {
+			c.settle(n)
+		}
 		err = c.screen.print(c.rendered(n), n.Kind != pulse.NoticeReply)
 	}
 	if err != nil {
@@ -44,11 +48,31 @@ func (c *Console) Send(_ context.Context, n pulse.Notice) notify.Delivery {
 	return notify.Delivery{Outcome: notify.Sent, ExternalID: id}
 }
 
-// note prints a line of the console's own.
-func (c *Console) note(text string) {
+// mostSettled bounds what the console remembers of outcomes.
+const mostSettled = 1000
+
+// settle remembers when a session had its latest outcome.
+func (c *Console) settle(n pulse.Notice) {
+	if len(c.settled) >= mostSettled {
+		clear(c.settled)
+	}
+	if n.CreatedAt.After(c.settled[n.SessionID]) {
+		c.settled[n.SessionID] = n.CreatedAt
+	}
+}
+
+// outdated reports whether a live state is from before an outcome that is on
+// the screen: outcomes go first, and what came before them is no longer news.
+func (c *Console) outdated(n pulse.Notice) bool {
+	return n.Kind == pulse.NoticeProgress && !notify.Closed(n) && n.CreatedAt.Before(c.settled[n.SessionID])
+}
+
+// Print adds text above the line that is typed, for what is no message of a
+// session: the program's own words.
+func (c *Console) Print(text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.screen.print(text, false); err != nil {
+	if err := c.screen.print(strings.TrimRight(text, "\n"), false); err != nil {
 		c.cfg.Log.Debug("write to the terminal", "err", err)
 	}
 }

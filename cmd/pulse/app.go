@@ -20,6 +20,7 @@ import (
 	"pulseloop/agent/worktree"
 	"pulseloop/api"
 	"pulseloop/bot"
+	"pulseloop/bot/console"
 	"pulseloop/configs"
 	"pulseloop/db"
 	"pulseloop/internal/secret"
@@ -50,6 +51,7 @@ type app struct {
 	projects *loop.Registrar
 	adapters []bot.Adapter
 	senders  []notify.Sender
+	terminal *console.Console // the conversation, where there is one
 	runs     map[string]func(context.Context) error
 	closers  []func() error
 }
@@ -233,7 +235,7 @@ func (a *app) wireFront(ctx context.Context, p parts) error {
 		Adapters: a.adapters, Waker: a.store, Log: a.log})
 	a.runs["router"] = router.Run
 	a.runs["dispatcher"] = notify.NewDispatcher(a.store, notify.Config{Senders: a.senders, Waker: a.store, Redact: a.redactor.String, Log: a.log}).Run
-	a.runs["progress"] = notify.NewProgress(a.store, notify.ProgressConfig{Waker: a.store, Log: a.log}).Run
+	a.runs["progress"] = notify.NewProgress(a.store, notify.ProgressConfig{Waker: a.store, Log: a.log, Interval: a.progressInterval()}).Run
 	server, err := api.New(api.Config{Doer: a.actions, Reader: a.store, Feed: a.store, Registrar: a.projects, Pairer: pairer{a.store},
 		Token: a.token, TokenFile: tokenFile(a.cfg), Listen: a.cfg.HTTP.Listen, Listening: p.onReady, AllowedHosts: a.cfg.HTTP.AllowedHosts,
 		Ready: a.store.Ping, Counts: a.counts, Redact: a.redactor.String, Hooks: hooks, Version: version, Log: a.log})
@@ -242,6 +244,25 @@ func (a *app) wireFront(ctx context.Context, p parts) error {
 	}
 	a.runs["api"] = server.Run
 	return nil
+}
+
+// progressInterval is how often a live message changes at most. Platforms
+// limit it; a terminal of one's own does not, so there each step is seen.
+func (a *app) progressInterval() time.Duration {
+	if a.terminal != nil && a.cfg.Telegram.Token == "" {
+		return 100 * time.Millisecond
+	}
+	return 0 // the default
+}
+
+// say tells the person in front of the program something, beside the line
+// that they may be typing.
+func (a *app) say(format string, args ...any) {
+	if a.terminal == nil {
+		a.o.printf(format, args...)
+		return
+	}
+	a.terminal.Print(fmt.Sprintf(format, args...))
 }
 
 func (a *app) counts(ctx context.Context) ([]api.Count, error) {

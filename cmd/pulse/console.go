@@ -31,6 +31,7 @@ func (a *app) wireConsole(ctx context.Context) error {
 		ConsoleID: consoleID, User: name, Name: name, Log: a.log})
 	a.adapters = append(a.adapters, bot.Adapter{Platform: pulse.PlatformConsole, Decoder: c})
 	a.senders = append(a.senders, c)
+	a.terminal = c
 	if a.o.tty {
 		a.runs["console"] = func(ctx context.Context) error {
 			if err := c.Run(ctx); err != nil || ctx.Err() != nil {

@@ -187,7 +187,7 @@ func (w *demoWatch) run(ctx context.Context) error {
 	}
 	w.showCommit(ctx)
 	if w.stay && w.end.Status != pulse.SessionAborted {
-		w.o.printf("\nThe sample project is yours to play with: type another goal, /help, or Ctrl-D to end.\n")
+		w.a.say("\nThe sample project is yours to play with: type another goal, /help, or Ctrl-D to end.")
 		<-ctx.Done()
 		return nil
 	}
@@ -205,7 +205,7 @@ func (w *demoWatch) showCommit(ctx context.Context) {
 	out, exit, err := proc.Output(ctx, proc.Spec{Path: "git", Dir: w.repo, Env: proc.BaseEnv("GIT_CONFIG_GLOBAL=/dev/null"),
 		Args: []string{"log", "--oneline", "--stat", "main.." + w.end.BranchName}})
 	if err == nil && exit.Code == 0 {
-		w.o.printf("\n$ git log --stat main..%s\n%s", w.end.BranchName, out)
+		w.a.say("\n$ git log --stat main..%s\n%s", w.end.BranchName, out)
 	}
 }
 

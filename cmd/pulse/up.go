@@ -73,7 +73,7 @@ func (o *options) serve(ctx context.Context, p parts) error {
 			select {
 			case <-ctx.Done():
 			case addr := <-listening:
-				o.printf("Listening on http://%s\n", addr)
+				a.say("Listening on http://%s\n", addr)
 			}
 			return nil
 		}
