@@ -27,9 +27,32 @@ func (s *Store) Claim(ctx context.Context, daemon pulse.DaemonID, routes []strin
 	if err != nil {
 		return pulse.Claim{}, fmt.Errorf("claim task: %w", err)
 	}
+	// A claimer holds the heads of all its routes for a moment, and sees only
+	// what was queued before it looked. So "none" is asked about again.
+	for range claimTries {
+		claim, err := s.claimOnce(ctx, daemon, string(raw), lease)
+		if !errors.Is(err, pulse.ErrNone) || !s.pg || !s.anyQueued(ctx, string(raw)) {
+			return claim, err
+		}
+	}
+	return pulse.Claim{}, pulse.ErrNone
+}
+
+const claimTries = 4
+
+func (s *Store) anyQueued(ctx context.Context, routes string) bool {
+	var any bool
+	err := s.queueOne(ctx, "look for queued tasks", func(ctx context.Context, w *work) error {
+		return w.raw.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM json_array_elements_text($1::json) r (route)"+
+			" JOIN inbox_tasks q ON q.route = r.route AND q.status = 'queued')", routes).Scan(&any)
+	})
+	return err == nil && any
+}
+
+func (s *Store) claimOnce(ctx context.Context, daemon pulse.DaemonID, routes string, lease time.Duration) (pulse.Claim, error) {
 	token := pulse.NewUUID(s.now())
 	var task taskRow
-	err = s.queueOne(ctx, "claim task", func(ctx context.Context, w *work) error {
+	err := s.queueOne(ctx, "claim task", func(ctx context.Context, w *work) error {
 		task = taskRow{}
 		// The head of each route by the index, then the first of these.
 		pick := `SELECT t.id FROM json_each($1) r JOIN inbox_tasks t ON t.id = (SELECT q.id FROM inbox_tasks q
@@ -43,7 +66,7 @@ func (s *Store) Claim(ctx context.Context, daemon pulse.DaemonID, routes []strin
 		}
 		row := w.raw.QueryRowContext(ctx, "UPDATE inbox_tasks SET status = 'claimed', claim_token = $2, claimed_by = $3,"+
 			" attempt = attempt + 1, claims = claims + 1, started_at = NULL, last_sign = NULL, lease_until = "+w.now(lease)+
-			" WHERE id = ("+pick+") RETURNING "+claimColumns, string(raw), token, clean(string(daemon)))
+			" WHERE id = ("+pick+") RETURNING "+claimColumns, routes, token, clean(string(daemon)))
 		return none(scanClaim(row, &task), pulse.ErrNone)
 	})
 	if err != nil {

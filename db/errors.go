@@ -87,8 +87,11 @@ func explainSQLite(err error) *pulse.Error {
 		}
 		return takenRecord()
 	case sqliteError:
-		if strings.Contains(err.Error(), "no such table") {
+		switch {
+		case strings.Contains(err.Error(), "no such table"):
 			return noSchema()
+		case strings.Contains(err.Error(), "malformed JSON"):
+			return refusedValue()
 		}
 	}
 	return nil
@@ -104,6 +107,8 @@ func explainPostgres(err error) *pulse.Error {
 			return missingRecord()
 		case e.Code == "23505":
 			return takenRecord()
+		case e.Code == "22P02", e.Code == "42804":
+			return refusedValue()
 		case e.Code == "57014":
 			return &pulse.Error{Code: pulse.CodeUnavailable, Message: "the database took too long to answer", Hint: "try again"}
 		case strings.HasPrefix(e.Code, "57P"), strings.HasPrefix(e.Code, "53"), strings.HasPrefix(e.Code, "08"):
@@ -128,6 +133,10 @@ func unreachable() *pulse.Error {
 
 func noSchema() *pulse.Error {
 	return &pulse.Error{Code: pulse.CodeUnavailable, Message: "the database has no schema of pulse yet", Hint: "run: pulse migrate"}
+}
+
+func refusedValue() *pulse.Error {
+	return &pulse.Error{Code: pulse.CodeInvalid, Message: "an id is not a UUID, or a value cannot be written as JSON"}
 }
 
 func missingRecord() *pulse.Error {

@@ -55,16 +55,26 @@ func (t *stamp) Scan(src any) error {
 type uid string
 
 // AppendQuery writes the literal.
-func (u uid) AppendQuery(_ schema.QueryGen, b []byte) ([]byte, error) {
+func (u uid) AppendQuery(gen schema.QueryGen, b []byte) ([]byte, error) {
 	if u == "" {
 		return append(b, "NULL"...), nil
 	}
 	if !pulse.ValidUUID(string(u)) {
-		return nil, fmt.Errorf("%q is not a UUID", clip(string(u), 60))
+		return appendRefusal(gen, b), nil
 	}
 	b = append(b, '\'')
 	b = append(b, u...)
 	return append(b, '\''), nil
+}
+
+// appendRefusal writes SQL that is sure to fail when it runs; explain knows
+// the failure. bun would put the text of an error into the statement as it
+// is, and that text may hold what somebody else wrote.
+func appendRefusal(gen schema.QueryGen, b []byte) []byte {
+	if gen.Dialect().Name() == dialect.SQLite {
+		return append(b, "json('refused')"...)
+	}
+	return append(b, "CAST('refused' AS uuid)::text::jsonb"...)
 }
 
 // text is any text from outside. PostgreSQL takes neither NUL nor broken
@@ -110,7 +120,7 @@ type doc[T any] struct{ V T }
 func (d doc[T]) AppendQuery(gen schema.QueryGen, b []byte) ([]byte, error) {
 	raw, err := encode(d.V)
 	if err != nil {
-		return nil, err
+		return appendRefusal(gen, b), nil
 	}
 	return gen.Dialect().AppendString(b, raw), nil
 }
@@ -169,7 +179,7 @@ func (l list) AppendQuery(gen schema.QueryGen, b []byte) ([]byte, error) {
 		}
 		raw, err := encode(l.V)
 		if err != nil {
-			return nil, err
+			return appendRefusal(gen, b), nil
 		}
 		return gen.Dialect().AppendString(b, raw), nil
 	}

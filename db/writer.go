@@ -106,6 +106,9 @@ func (w *writer) commit(batch []*job) {
 }
 
 func (w *writer) group(batch []*job) error {
+	if len(batch) == 1 {
+		return w.alone(batch[0])
+	}
 	ctx := context.Background()
 	if err := w.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return err
@@ -121,6 +124,29 @@ func (w *writer) group(batch []*job) error {
 	return nil
 }
 
+// alone is group for one, which needs no savepoint.
+func (w *writer) alone(j *job) error {
+	if j.err = j.ctx.Err(); j.err != nil {
+		return nil
+	}
+	ctx := context.WithoutCancel(j.ctx)
+	if err := w.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	if j.err = w.call(ctx, j); j.err != nil {
+		return w.rollback(ctx)
+	}
+	if err := w.exec(ctx, "COMMIT"); err != nil {
+		return errors.Join(err, w.rollback(ctx))
+	}
+	return nil
+}
+
+func (w *writer) call(ctx context.Context, j *job) error {
+	j.work = &work{db: w.conn, raw: w.conn.Conn, topics: topicSet{}}
+	return j.fn(ctx, j.work)
+}
+
 // member runs one closure inside a savepoint. Its own failure is its own;
 // the error returned is one of the group.
 func (w *writer) member(j *job) error {
@@ -132,8 +158,7 @@ func (w *writer) member(j *job) error {
 	if err := w.exec(ctx, "SAVEPOINT member"); err != nil {
 		return err
 	}
-	j.work = &work{db: w.conn, raw: w.conn.Conn, topics: topicSet{}}
-	if j.err = j.fn(ctx, j.work); j.err != nil {
+	if j.err = w.call(ctx, j); j.err != nil {
 		if err := w.exec(ctx, "ROLLBACK TO member"); err != nil {
 			return fmt.Errorf("%w (after: %w)", err, j.err)
 		}

@@ -1,6 +1,7 @@
 package dbtest
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ func testWords(t *testing.T, open func(testing.TB) Place) {
 		"what is not over is not found":    searchUnfinished,
 		"huge texts":                       hugeTexts,
 		"broken texts":                     brokenTexts,
+		"ids and values that cannot be":    badValues,
 		"ancestors, nearest first":         ancestors,
 		"turns in order":                   turnsInOrder,
 		"updates in order, each once":      inbox,
@@ -183,6 +185,28 @@ func brokenTexts(f *fixture) {
 	mustBe(f.t, f.DeferInbound(f.ctx, pending[0].ID, broken, f.clock.Now()), nil, "defer")
 	_, err = f.FindSession(f.ctx, broken)
 	mustCode(f.t, err, pulse.CodeNotFound, "find")
+}
+
+// badValues are refused, and nothing of them reaches the statement.
+func badValues(f *fixture) {
+	s := f.addSession()
+	evil := `x"))); UPDATE pulse_sessions SET goal = 'taken'; --`
+	for what, c := range map[string]pulse.Change{
+		"turn of an event":  {Events: []pulse.Event{{SessionID: s.ID, TurnID: pulse.TurnID(evil)}}},
+		"id of a gate":      {Gates: []pulse.Gate{{ID: pulse.GateID(evil), SessionID: s.ID, Status: pulse.GateOpen}}},
+		"gate of a notice":  {Notices: []pulse.Notice{{Address: chat, GateID: pulse.GateID(evil)}}},
+		"cancelled task":    {Cancel: []pulse.TaskID{pulse.TaskID(evil)}},
+		"operator":          {Operator: &pulse.Operator{ID: pulse.OperatorID(evil), Platform: "x", UserID: "y"}},
+		"a value":           {Events: []pulse.Event{{SessionID: s.ID, Data: map[string]any{"n": math.NaN()}}}},
+		"another value":     {Events: []pulse.Event{{SessionID: s.ID, Data: map[string]any{evil: func() {}}}}},
+		"session's project": {NewSession: &pulse.Session{ID: pulse.SessionID(f.id()), ProjectID: pulse.ProjectID(evil)}},
+	} {
+		mustCode(f.t, f.Apply(f.ctx, pulse.Guard{}, c), pulse.CodeInvalid, what)
+	}
+	mustCode(f.t, f.Apply(f.ctx, pulse.Guard{Inbound: pulse.InboundID(evil)}, pulse.Change{}), pulse.CodeInvalid, "inbound")
+	equal(f.t, f.session(s.ID).Goal, s.Goal, "goal")
+	_, _, fence := f.started()
+	mustBe(f.t, f.Finish(f.ctx, fence, pulse.TaskResult{TurnID: pulse.TurnID(evil)}), nil, "a result names any turn")
 }
 
 func ancestors(f *fixture) {
