@@ -44,6 +44,17 @@ func Taken(names []string) []string {
 	return env
 }
 
+// Set gives those names that Taken would take.
+func Set(names []string) []string {
+	var set []string
+	for _, name := range names {
+		if os.Getenv(name) != "" {
+			set = append(set, name)
+		}
+	}
+	return set
+}
+
 // Find gives the absolute path of a CLI: the configured one, else the first
 // on PATH with that name.
 func Find(configured, name string) (string, error) {

@@ -32,6 +32,7 @@ type house struct {
 	children map[int]*Process
 	marked   int
 	leave    chan struct{} // closed when the last marked child has gone
+	guard    *guard        // there while marked children are
 
 	roundMu   sync.Mutex
 	strangers map[ident]time.Time // zombies of unknown descent, since when
@@ -51,9 +52,10 @@ func (h *house) add(p *Process) error {
 	h.children[p.pid] = p
 	if p.spec.Marker != "" {
 		if h.marked++; h.marked == 1 {
-			h.leave = make(chan struct{})
+			h.leave, h.guard = make(chan struct{}), startGuard()
 			go h.keep(h.leave)
 		}
+		h.guard.tell("+", p)
 	}
 	return nil
 }
@@ -63,10 +65,14 @@ func (h *house) remove(p *Process) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.children, p.pid)
-	if p.spec.Marker != "" {
-		if h.marked--; h.marked == 0 {
-			close(h.leave)
-		}
+	if p.spec.Marker == "" {
+		return
+	}
+	h.guard.tell("-", p)
+	if h.marked--; h.marked == 0 {
+		close(h.leave)
+		h.guard.leave()
+		h.guard = nil
 	}
 }
 

@@ -191,7 +191,7 @@ func TestOutputContext(t *testing.T) {
 func TestOutputContextAfterClosedStdout(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	_, exit, err := Output(ctx, sh(`exec 1>&-; sleep 60`))
+	_, exit, err := Output(ctx, sh(`exec 1>&-; exec sleep 60`))
 	if !errors.Is(err, context.DeadlineExceeded) || exit.Signal != "SIGINT" {
 		t.Fatalf("exit=%+v err=%v", exit, err)
 	}
@@ -335,7 +335,7 @@ func TestForeignChildIsLeftToItsWaiter(t *testing.T) {
 }
 
 func TestStdoutClosedButAlive(t *testing.T) {
-	p := mustStart(t, marked(t, `exec 1>&-; sleep 60`))
+	p := mustStart(t, marked(t, `exec 1>&-; exec sleep 60`))
 	if out, err := io.ReadAll(p.Stdout()); len(out) != 0 || err != nil {
 		t.Fatalf("%q %v", out, err)
 	}
@@ -350,14 +350,14 @@ func TestStdoutClosedButAlive(t *testing.T) {
 }
 
 func TestStdinNeverRead(t *testing.T) {
-	s := marked(t, `echo up; sleep 60`)
+	s := marked(t, `echo up; exec sleep 60`)
 	s.Stdin = bytes.Repeat([]byte("x"), 8<<20)
 	p := mustStart(t, s)
 	line(t, p)
 	if exit := p.Stop(t.Context()); exit.Signal != "SIGINT" {
 		t.Fatalf("%+v", exit)
 	}
-	q := mustStart(t, marked(t, `echo up; sleep 60`))
+	q := mustStart(t, marked(t, `echo up; exec sleep 60`))
 	line(t, q)
 	failed := make(chan error, 1)
 	go func() {
@@ -452,10 +452,16 @@ func TestKillMarked(t *testing.T) {
 	}
 }
 
-// playParent starts a child by Start, tells its pid, and waits to be killed.
+// playParent starts a child by Start, tells what lives, and waits to be killed.
 func playParent() {
 	s := Spec{Path: "sh", Env: BaseEnv(), Marker: os.Getenv("PROC_TEST_MARKER"), Args: []string{"-c",
-		`trap '' INT TERM HUP; setsid sleep 300 & echo $! $$; while :; do sleep 0.05; done`}}
+		`trap '' INT TERM HUP; sleep 300 & a=$!; setsid sleep 300 & b=$!
+		until grep -qz "PULSE_TASK_ID" /proc/$b/environ; do :; done
+		echo $$ $a $b; while :; do sleep 0.05; done`}}
+	// One that came and went before is no longer the guard's business.
+	if _, exit, err := Output(context.Background(), Spec{Path: "true", Env: BaseEnv(), Marker: "gone"}); err != nil || !exit.OK() {
+		panic(err)
+	}
 	p, err := Start(s)
 	if err != nil {
 		panic(err)
@@ -467,25 +473,62 @@ func playParent() {
 }
 
 // SIGKILL of the parent ends the child by the kernel, and what the child had
-// detached is found by its marker.
+// started, in its group or out of it, by the guard, with nobody's help.
 func TestParentKilled(t *testing.T) {
-	marker := fmt.Sprintf("orphan-%d", os.Getpid())
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	parent := mustStart(t, Spec{Path: self, Env: BaseEnv("PROC_TEST_PARENT=1", "PROC_TEST_MARKER="+marker), Dir: filepath.Dir(self)})
-	pids := strings.Fields(line(t, parent))
-	stray, child := atoi(t, pids[0]), atoi(t, pids[1])
+	parent := mustStart(t, Spec{Path: self, Dir: filepath.Dir(self),
+		Env: BaseEnv("PROC_TEST_PARENT=1", fmt.Sprintf("PROC_TEST_MARKER=orphan-%d", os.Getpid()))})
+	var pids []int
+	for _, word := range strings.Fields(line(t, parent)) {
+		pids = append(pids, atoi(t, word))
+		if !alive(pids[len(pids)-1]) {
+			t.Fatalf("%s is not there", word)
+		}
+	}
 	if err := syscall.Kill(parent.Pid(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	awaitDone(t, parent)
-	within(t, 5*time.Second, "child dies with its parent", func() bool { return !alive(child) })
-	if n := KillMarked(marker); n < 1 {
-		t.Errorf("found %d strays", n)
+	for i, what := range []string{"the child", "its child", "its stray"} {
+		within(t, 10*time.Second, what+" dies", func() bool { return !alive(pids[i]) })
 	}
-	within(t, 5*time.Second, "stray is dead", func() bool { return !alive(stray) })
+	awaitDone(t, parent)
+}
+
+// The guard is there exactly while marked children are, and one that was
+// killed is not missed.
+func TestGuardComesAndGoes(t *testing.T) {
+	current := func() *guard {
+		household.mu.Lock()
+		defer household.mu.Unlock()
+		return household.guard
+	}
+	if current() != nil {
+		t.Fatal("a guard without a child")
+	}
+	if _, _, err := Output(t.Context(), sh("true")); err != nil || current() != nil {
+		t.Fatal("a tool needs no guard", err)
+	}
+	a, b := mustStart(t, marked(t, "cat")), mustStart(t, marked(t, "cat"))
+	g := current()
+	if g == nil {
+		t.Fatal("no guard")
+	}
+	a.Stop(t.Context())
+	if current() != g {
+		t.Error("it left too early, or another came")
+	}
+	if err := g.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if exit := b.Stop(t.Context()); exit.Err != nil {
+		t.Errorf("%+v", exit)
+	}
+	if current() != nil || exists(g.cmd.Process.Pid) {
+		t.Error("it stays")
+	}
 }
 
 // alive is false for a zombie, which here may wait for a reaper that is not

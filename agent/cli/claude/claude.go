@@ -81,7 +81,7 @@ func (b *Backend) Command(in cli.Input) (cli.Command, error) {
 	if model := first(in.Model, b.cfg.Model); model != "" {
 		args = append(args, "--model", model)
 	}
-	return cli.Command{Path: path, Args: append(args, b.cfg.Args...), Pass: passed(), Env: b.environment()}, nil
+	return cli.Command{Path: path, Args: append(args, b.cfg.Args...), Pass: cli.Set(passed()), Env: b.environment()}, nil
 }
 
 func first(a, b string) string {

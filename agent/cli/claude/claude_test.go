@@ -99,6 +99,16 @@ func TestCommandArgs(t *testing.T) {
 	}
 }
 
+// An empty directory would be taken for the current one, which is the tree.
+func TestEmptyVariablesAreNotPassed(t *testing.T) {
+	t.Setenv("CLAUDE_CONFIG_DIR", "")
+	t.Setenv("ANTHROPIC_API_KEY", "k")
+	c, err := New(Config{Path: "/bin/sh"}).Command(cli.Input{})
+	if err != nil || slices.Contains(c.Pass, "CLAUDE_CONFIG_DIR") || !slices.Contains(c.Pass, "ANTHROPIC_API_KEY") {
+		t.Errorf("%q %v", c.Pass, err)
+	}
+}
+
 func TestToolResultForms(t *testing.T) {
 	for content, want := range map[string]string{
 		`"plain"`: "plain",

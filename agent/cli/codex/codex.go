@@ -85,7 +85,7 @@ func (b *Backend) Command(in cli.Input) (cli.Command, error) {
 	home := b.home()
 	return cli.Command{
 		Path: path, Args: append(args, "-"),
-		Pass: append(passed(), home.keyNames()...),
+		Pass: cli.Set(append(passed(), home.keyNames()...)),
 		Env:  append(home.substituteKey(), b.cfg.Env...),
 	}, nil
 }

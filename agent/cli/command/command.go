@@ -40,6 +40,10 @@ func (b *Backend) Name() string { return name }
 
 var errNoCommand = errors.New("no command is configured: set agents.command.command to the program and its arguments")
 
+// PlainOutput tells the daemon that the output is text, in which lines of
+// tool events may stand.
+func (b *Backend) PlainOutput() bool { return true }
+
 // Probe looks whether the program is there. What it is, or whether it needs a
 // login, is not known.
 func (b *Backend) Probe(context.Context) cli.Probe {
@@ -74,7 +78,7 @@ func (b *Backend) Command(in cli.Input) (cli.Command, error) {
 	if model != "" {
 		env = append(env, "PULSE_MODEL="+model)
 	}
-	return cli.Command{Path: path, Args: b.cfg.Command[1:], Pass: append(cli.NetworkEnv(), b.cfg.Pass...), Env: env}, nil
+	return cli.Command{Path: path, Args: b.cfg.Command[1:], Pass: cli.Set(append(cli.NetworkEnv(), b.cfg.Pass...)), Env: env}, nil
 }
 
 // Converse feeds the prompt, passes on text as it comes, and gives all of it

@@ -27,9 +27,13 @@ func TestConformance(t *testing.T) {
 }
 
 func TestCommand(t *testing.T) {
+	t.Setenv("KEY", "k")
 	c, err := New(Config{Command: []string{"sh", "-c", "x"}, Model: "m", Pass: []string{"KEY"}, Env: []string{"A=b"}}).Command(cli.Input{})
 	if err != nil || strings.Join(c.Args, " ") != "-c x" || strings.Join(c.Env, " ") != "A=b PULSE_MODEL=m" || c.Pass[len(c.Pass)-1] != "KEY" {
 		t.Errorf("%+v %v", c, err)
+	}
+	if !New(Config{}).PlainOutput() {
+		t.Error("tool events in its text go unseen")
 	}
 	if _, err := New(Config{}).Command(cli.Input{}); err == nil || !strings.Contains(err.Error(), "agents.command.command") {
 		t.Errorf("no command: %v", err)

@@ -92,7 +92,7 @@ func (b *Backend) Command(cli.Input) (cli.Command, error) {
 	if args == nil {
 		args = []string{"scripted-agent"}
 	}
-	c := cli.Command{Path: path, Args: args, Pass: []string{EnvScript}, Env: b.cfg.Env}
+	c := cli.Command{Path: path, Args: args, Pass: cli.Set([]string{EnvScript}), Env: b.cfg.Env}
 	if b.cfg.Script != "" {
 		c.Env = append([]string{EnvScript + "=" + b.cfg.Script}, c.Env...)
 	}
