@@ -2,6 +2,7 @@ package clitest
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -64,7 +65,7 @@ func Drive(t *testing.T, ride Ride) Report {
 		t.Fatal(err)
 	}
 	p, err := proc.Start(proc.Spec{
-		Path: c.Path, Args: c.Args, Dir: in.Dir, Env: slices.Concat(ride.Env, c.Env), Marker: t.Name(), Grace: 2 * time.Second,
+		Path: c.Path, Args: c.Args, Dir: in.Dir, Env: slices.Concat(ride.Env, c.Env), Marker: fmt.Sprintf("%s-%d", t.Name(), os.Getpid()), Grace: 2 * time.Second,
 	})
 	if err != nil {
 		t.Fatal(err)
