@@ -41,12 +41,12 @@ func (s *Store) Claim(ctx context.Context, daemon pulse.DaemonID, routes []strin
 const claimTries = 4
 
 func (s *Store) anyQueued(ctx context.Context, routes string) bool {
-	var any bool
+	var queued bool
 	err := s.queueOne(ctx, "look for queued tasks", func(ctx context.Context, w *work) error {
 		return w.raw.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM json_array_elements_text($1::json) r (route)"+
-			" JOIN inbox_tasks q ON q.route = r.route AND q.status = 'queued')", routes).Scan(&any)
+			" JOIN inbox_tasks q ON q.route = r.route AND q.status = 'queued')", routes).Scan(&queued)
 	})
-	return err == nil && any
+	return err == nil && queued
 }
 
 func (s *Store) claimOnce(ctx context.Context, daemon pulse.DaemonID, routes string, lease time.Duration) (pulse.Claim, error) {

@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -185,12 +186,7 @@ func (s *Store) Session(ctx context.Context, id pulse.SessionID) (pulse.Session,
 func (s *Store) Take(ctx context.Context, token string, lease time.Duration) (pulse.Session, time.Time, error) {
 	var row sessionRow
 	if !s.anyDue(ctx) {
-		// Looking first spares an idle Runner the write lock.
-		at, err := s.nextDue(ctx)
-		if err != nil {
-			return pulse.Session{}, time.Time{}, err
-		}
-		return pulse.Session{}, at, pulse.ErrNone
+		return s.noneDue(ctx) // looking first spares an idle Runner the write lock
 	}
 	err := s.write(ctx, "take session", func(ctx context.Context, w *work) error {
 		row = sessionRow{}
@@ -203,14 +199,18 @@ func (s *Store) Take(ctx context.Context, token string, lease time.Duration) (pu
 			" RETURNING *", text(token)).Scan(ctx, &row)
 		return none(err, pulse.ErrNone)
 	})
-	if err == pulse.ErrNone { //nolint:errorlint // write hands sentinels through unchanged
-		at, nextErr := s.nextDue(ctx)
-		if nextErr != nil {
-			return pulse.Session{}, time.Time{}, nextErr
-		}
-		return pulse.Session{}, at, pulse.ErrNone
+	if errors.Is(err, pulse.ErrNone) {
+		return s.noneDue(ctx)
 	}
 	return row.value(), time.Time{}, err
+}
+
+func (s *Store) noneDue(ctx context.Context) (pulse.Session, time.Time, error) {
+	next, err := s.nextDue(ctx)
+	if err != nil {
+		return pulse.Session{}, time.Time{}, err
+	}
+	return pulse.Session{}, next, pulse.ErrNone
 }
 
 // anyDue answers true when in doubt: the UPDATE decides.

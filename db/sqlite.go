@@ -168,8 +168,8 @@ func (f *liteFile) check(ctx context.Context, conn bun.Conn) error {
 	return os.Chmod(f.path, 0o600)
 }
 
-func olderThan(version, min string) bool {
-	have, want := strings.Split(version, "."), strings.Split(min, ".")
+func olderThan(version, least string) bool {
+	have, want := strings.Split(version, "."), strings.Split(least, ".")
 	for i := range want {
 		if i >= len(have) {
 			return true

@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -131,16 +132,6 @@ func TestDamageAndObstaclesAreNamed(t *testing.T) {
 	refused(t, "", "no path", "no database file")
 	os.Mkdir(filepath.Join(dir, "dir.db"), 0o700)
 	refused(t, filepath.Join(dir, "dir.db"), "a directory", "not a regular file")
-}
-
-func TestReadOnlyDirectoryIsNamed(t *testing.T) {
-	if os.Geteuid() == 0 {
-		t.Log("root may write everywhere: covered by the paths of TestDamageAndObstaclesAreNamed")
-		return
-	}
-	dir := t.TempDir()
-	os.Chmod(dir, 0o500)
-	refused(t, filepath.Join(dir, "pulse.db"), "a read-only directory", "cannot be written")
 }
 
 func TestOpeningVoidsOldLeases(t *testing.T) {
@@ -277,6 +268,37 @@ func TestACancelledWriterThatWasNotTakenWritesNothing(t *testing.T) {
 	release()
 	if _, err := s.Setting(t.Context(), "never"); !errors.Is(err, pulse.ErrNone) {
 		t.Fatalf("it was written: %v", err)
+	}
+}
+
+// TestAFullDiskHarmsOnlyWhatDoesNotFit bounds the file instead of the disk:
+// SQLite answers the same.
+func TestAFullDiskHarmsOnlyWhatDoesNotFit(t *testing.T) {
+	s := openAt(t, filepath.Join(t.TempDir(), "pulse.db"))
+	limit := func(pages int) {
+		t.Helper()
+		must(t, s.write(t.Context(), "limit", func(ctx context.Context, w *work) error {
+			_, err := w.raw.ExecContext(ctx, fmt.Sprintf("PRAGMA max_page_count = %d", pages))
+			return err
+		}))
+	}
+	must(t, s.SaveSetting(t.Context(), "before", "v"))
+	limit(1) // SQLite makes that the present size
+	save := func(key, value string) func() error {
+		return func() error { return s.SaveSetting(t.Context(), key, value) }
+	}
+	errs := queued(t, s, save("before", "w"), save("huge", strings.Repeat("x", 1<<20)))
+	if errs[0] != nil {
+		t.Errorf("what fits: %v", errs[0])
+	}
+	var e *pulse.Error
+	if !errors.As(errs[1], &e) || e.Code != pulse.CodeUnavailable || !strings.Contains(e.Message, "full") {
+		t.Errorf("what does not fit: %v", errs[1])
+	}
+	limit(1 << 30)
+	must(t, s.SaveSetting(t.Context(), "huge", strings.Repeat("x", 1<<20)))
+	if v, err := s.Setting(t.Context(), "before"); err != nil || v != "w" {
+		t.Errorf("the neighbour: %q, %v", v, err)
 	}
 }
 

@@ -22,6 +22,7 @@ func Run(t *testing.T, open func(testing.TB) Place) {
 		{"outbox", testOutbox},
 		{"words", testWords},
 		{"migrations", testMigrations},
+		{"together", testTogether},
 	}
 	for _, g := range groups {
 		t.Run(g.name, func(t *testing.T) { g.test(t, open) })
