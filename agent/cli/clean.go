@@ -20,13 +20,16 @@ func Clean(s string) string {
 	return c.Write([]byte(s)) + c.Close()
 }
 
-func isClean(s string) bool {
+func isClean(s string) bool { return unmarked(s) && utf8.ValidString(s) }
+
+// unmarked reports that s holds none of the bytes that Clean acts on.
+func unmarked[T string | []byte](s T) bool {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' && c != '\n' && c != '\t' || c == 0x7f || c == 0xc2 {
 			return false
 		}
 	}
-	return utf8.ValidString(s)
+	return true
 }
 
 type cleanState uint8
@@ -58,7 +61,11 @@ func (c *Cleaner) Write(b []byte) string {
 		b = append(c.held, b...)
 		c.held = nil
 	}
+	if c.state == plain && !c.cr && unmarked(b) && utf8.Valid(b) {
+		return string(b)
+	}
 	var out strings.Builder
+	out.Grow(len(b))
 	for len(b) > 0 {
 		if b[0] >= utf8.RuneSelf && !utf8.FullRune(b) {
 			c.held = append([]byte(nil), b...)

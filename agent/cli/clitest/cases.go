@@ -171,6 +171,7 @@ func (s suite) longLine(t *testing.T) {
 			if !strings.HasSuffix(strings.TrimSpace(text), "<signal>COMPLETE</signal>") {
 				t.Errorf("the end of the final text is lost: %.100q", text)
 			}
+			t.Logf("took %d KiB", used>>10)
 			if used > maxRun {
 				t.Errorf("took %d MiB", used>>20)
 			}

@@ -16,8 +16,9 @@ import (
 	"pulseloop/agent/cli"
 )
 
-// MaxText bounds the final text: its last 4 MiB are kept, which keeps a run within its 16 MiB.
-const MaxText = 4 << 20
+// MaxText bounds the final text: its last 2 MiB are kept. It is held
+// twice for a moment, and a run has 16 MiB for everything.
+const MaxText = 2 << 20
 
 const name = "command"
 

@@ -19,9 +19,12 @@ type keeper struct {
 }
 
 func (k *keeper) add(s string) {
+	if k.current.Len() == 0 {
+		k.current.Grow(keepBlock)
+	}
 	k.current.WriteString(s)
 	k.size += len(s)
-	if k.current.Len() >= keepBlock {
+	if k.current.Len() >= keepBlock/2 {
 		k.blocks = append(k.blocks, k.current.String())
 		k.current.Reset()
 	}
