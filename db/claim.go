@@ -3,7 +3,6 @@ package db
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -23,15 +22,15 @@ func (s *Store) Claim(ctx context.Context, daemon pulse.DaemonID, routes []strin
 	if len(routes) == 0 {
 		return pulse.Claim{}, pulse.ErrNone
 	}
-	raw, err := json.Marshal(routes)
+	list, err := encode(routes)
 	if err != nil {
 		return pulse.Claim{}, fmt.Errorf("claim task: %w", err)
 	}
 	// A claimer holds the heads of all its routes for a moment, and sees only
 	// what was queued before it looked. So "none" is asked about again.
 	for range claimTries {
-		claim, err := s.claimOnce(ctx, daemon, string(raw), lease)
-		if !errors.Is(err, pulse.ErrNone) || !s.pg || !s.anyQueued(ctx, string(raw)) {
+		claim, err := s.claimOnce(ctx, daemon, list, lease)
+		if !errors.Is(err, pulse.ErrNone) || !s.pg || !s.anyQueued(ctx, list) {
 			return claim, err
 		}
 	}
@@ -54,15 +53,9 @@ func (s *Store) claimOnce(ctx context.Context, daemon pulse.DaemonID, routes str
 	var task taskRow
 	err := s.queueOne(ctx, "claim task", func(ctx context.Context, w *work) error {
 		task = taskRow{}
-		// The head of each route by the index, then the first of these.
-		pick := `SELECT t.id FROM json_each($1) r JOIN inbox_tasks t ON t.id = (SELECT q.id FROM inbox_tasks q
-			WHERE q.status = 'queued' AND q.route = r.value ORDER BY q.priority DESC, q.created_at, q.id LIMIT 1)
-			ORDER BY t.priority DESC, t.created_at, t.id LIMIT 1`
+		pick := pickLite
 		if w.pg {
-			pick = `SELECT t.id FROM json_array_elements_text($1::json) r (route) CROSS JOIN LATERAL (
-				SELECT q.id, q.priority, q.created_at FROM inbox_tasks q WHERE q.status = 'queued' AND q.route = r.route
-				ORDER BY q.priority DESC, q.created_at, q.id LIMIT 1 FOR UPDATE SKIP LOCKED) t
-				ORDER BY t.priority DESC, t.created_at, t.id LIMIT 1`
+			pick = pickPostgres
 		}
 		row := w.raw.QueryRowContext(ctx, "UPDATE inbox_tasks SET status = 'claimed', claim_token = $2, claimed_by = $3,"+
 			" attempt = attempt + 1, claims = claims + 1, started_at = NULL, last_sign = NULL, lease_until = "+w.now(lease)+
@@ -74,6 +67,18 @@ func (s *Store) claimOnce(ctx context.Context, daemon pulse.DaemonID, routes str
 	}
 	return pulse.Claim{Task: task.value(), Token: pulse.ClaimToken(token)}, nil
 }
+
+// The head of each route, which the index gives without sorting, then the
+// first of these: however much other work is queued, it is not looked at.
+const (
+	pickLite = `SELECT t.id FROM json_each($1) r JOIN inbox_tasks t ON t.id = (SELECT q.id FROM inbox_tasks q
+		WHERE q.status = 'queued' AND q.route = r.value ORDER BY q.priority DESC, q.created_at, q.id LIMIT 1)
+		ORDER BY t.priority DESC, t.created_at, t.id LIMIT 1`
+	pickPostgres = `SELECT t.id FROM json_array_elements_text($1::json) r (route) CROSS JOIN LATERAL (
+		SELECT q.id, q.priority, q.created_at FROM inbox_tasks q WHERE q.status = 'queued' AND q.route = r.route
+		ORDER BY q.priority DESC, q.created_at, q.id LIMIT 1 FOR UPDATE SKIP LOCKED) t
+		ORDER BY t.priority DESC, t.created_at, t.id LIMIT 1`
+)
 
 const claimColumns = "id, kind, route, priority, status, source, coalesce(CAST(session_id AS text), ''), coalesce(CAST(iteration_id AS text), '')," +
 	" content, media_context, spec, attempt, claims, max_attempts, claim_token, claimed_by, lease_until, created_at"
@@ -107,7 +112,10 @@ func (s *Store) Heartbeat(ctx context.Context, f pulse.Fence, lease time.Duratio
 	return cancelled, err
 }
 
-func validFence(f pulse.Fence) bool { return pulse.ValidUUID(string(f.TaskID)) && f.Token != "" }
+// validFence spares the database what cannot be one of its fences.
+func validFence(f pulse.Fence) bool {
+	return pulse.ValidUUID(string(f.TaskID)) && pulse.ValidUUID(string(f.Token))
+}
 
 // held is what a fence finds, read without a lock: which session has to be
 // locked before the task.

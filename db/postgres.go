@@ -39,6 +39,10 @@ func (s *Store) openPostgres(ctx context.Context) error {
 		"statement_timeout":                   strconv.FormatInt(s.cfg.Timeout.Milliseconds(), 10),
 		"idle_in_transaction_session_timeout": strconv.FormatInt(2*s.cfg.Timeout.Milliseconds(), 10),
 	}
+	// bun writes its arguments into the text by these two rules, so they are
+	// not for the URL to change.
+	cfg.RuntimeParams["standard_conforming_strings"] = "on"
+	cfg.RuntimeParams["client_encoding"] = "UTF8"
 	for k, v := range defaults {
 		if _, ok := cfg.RuntimeParams[k]; !ok {
 			cfg.RuntimeParams[k] = v

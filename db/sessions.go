@@ -236,7 +236,7 @@ func (s *Store) Sessions(ctx context.Context, f pulse.SessionFilter) ([]pulse.Se
 	err := s.view(ctx, "list sessions", func(ctx context.Context, db bun.IDB) error {
 		q := db.NewSelect().Model(&rows).Order("created_at DESC", "id DESC").Limit(int64(orDefault(f.Limit, 50)))
 		if len(f.Statuses) > 0 {
-			q = q.Where("status IN (?)", bun.In(f.Statuses))
+			q = q.Where("status IN (?)", bun.In(texts(f.Statuses)))
 		}
 		if f.ProjectID != "" {
 			if !pulse.ValidUUID(string(f.ProjectID)) {

@@ -86,6 +86,14 @@ func (s text) AppendQuery(gen schema.QueryGen, b []byte) ([]byte, error) {
 	return gen.Dialect().AppendString(b, clean(string(s))), nil
 }
 
+func texts[T ~string](in []T) []text {
+	out := make([]text, 0, len(in))
+	for _, s := range in {
+		out = append(out, text(s))
+	}
+	return out
+}
+
 // opt is text that is NULL when empty.
 type opt string
 

@@ -50,6 +50,9 @@ func claimOrder(f *fixture) {
 	mustBe(f.t, err, pulse.ErrNone, "no routes")
 	_, err = f.Claim(f.ctx, "d", []string{`"; DROP TABLE inbox_tasks; --`}, lease)
 	mustBe(f.t, err, pulse.ErrNone, "a hostile route")
+	_, err = f.Claim(f.ctx, broken, []string{broken}, lease)
+	mustBe(f.t, err, pulse.ErrNone, "a broken route")
+	mustBe(f.t, f.Release(f.ctx, pulse.Fence{TaskID: late, Token: broken}), pulse.ErrFenced, "a broken token")
 }
 
 func claimersShareNothing(f *fixture) {

@@ -326,6 +326,7 @@ func findingSessions(f *fixture) {
 	count(pulse.SessionFilter{Address: pulse.Address{Platform: "sms", Chat: "42"}})
 	count(pulse.SessionFilter{ProjectID: f.project.ID}, topic.ID, first.ID)
 	count(pulse.SessionFilter{ProjectID: "nonsense"})
+	count(pulse.SessionFilter{Statuses: []pulse.SessionStatus{broken}})
 	for _, key := range []string{string(first.ID), strings.ToUpper(string(first.ID)), pulse.Short(first.ID), " " + pulse.Short(first.ID) + "\n"} {
 		got, err := f.FindSession(f.ctx, key)
 		mustBe(f.t, err, nil, "find "+key)

@@ -1,0 +1,85 @@
+package db
+
+import (
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"pulseloop/pulse"
+)
+
+// plan is how the database would run a statement, as text.
+func plan(t *testing.T, conn rawConn, explain, query string) string {
+	t.Helper()
+	rows, err := conn.QueryContext(t.Context(), explain+" "+strings.ReplaceAll(query, "$1", `'["mine"]'`))
+	must(t, err)
+	defer rows.Close()
+	var out strings.Builder
+	for rows.Next() {
+		columns, err := rows.Columns()
+		must(t, err)
+		cells := make([]sql.NullString, len(columns))
+		into := make([]any, len(columns))
+		for i := range cells {
+			into[i] = &cells[i]
+		}
+		must(t, rows.Scan(into...))
+		out.WriteString(cells[len(cells)-1].String + "\n")
+	}
+	must(t, rows.Err())
+	return out.String()
+}
+
+const takeQuery = "SELECT id FROM pulse_sessions WHERE due_at <= %s ORDER BY due_at, id LIMIT 1"
+
+func TestAClaimReadsNothingButItsOwnRoute(t *testing.T) {
+	s := openAt(t, filepath.Join(t.TempDir(), "pulse.db"))
+	got := plan(t, s.reads.DB, "EXPLAIN QUERY PLAN", pickLite)
+	if !strings.Contains(got, "SEARCH q USING COVERING INDEX inbox_tasks_queue (route=?)") || strings.Contains(got, "SCAN q") {
+		t.Errorf("SQLite claims like this:\n%s", got)
+	}
+	got = plan(t, s.reads.DB, "EXPLAIN QUERY PLAN", fmt.Sprintf(takeQuery, "5"))
+	if !strings.Contains(got, "pulse_sessions_due (due_at<?)") || strings.Contains(got, "TEMP B-TREE") {
+		t.Errorf("SQLite takes like this:\n%s", got)
+	}
+
+	url := os.Getenv("PULSE_TEST_DATABASE_URL")
+	if url == "" {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("no PostgreSQL to test with")
+		}
+		t.Skip("no PostgreSQL to test with: set PULSE_TEST_DATABASE_URL")
+	}
+	schema := "p" + strings.ReplaceAll(pulse.NewUUID(time.Now()), "-", "")
+	separator := "?"
+	if strings.Contains(url, "?") {
+		separator = "&"
+	}
+	pg, err := Open(t.Context(), Config{URL: url + separator + "search_path=" + schema})
+	must(t, err)
+	t.Cleanup(func() { pg.Close() })
+	exec := func(query string) {
+		t.Helper()
+		if _, err := pg.reads.DB.Exec(query); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec("CREATE SCHEMA " + schema)
+	t.Cleanup(func() { exec("DROP SCHEMA " + schema + " CASCADE") })
+	_, err = pg.Migrate(t.Context())
+	must(t, err)
+	exec(`INSERT INTO inbox_tasks (id, kind, route, status, content, media_context, spec, created_at)
+		SELECT gen_random_uuid(), 'x', 'other', 'queued', '', '{}', '{}', now() FROM generate_series(1, 20000)`)
+	exec("ANALYZE inbox_tasks")
+	got = plan(t, pg.reads.DB, "EXPLAIN", pickPostgres)
+	if !strings.Contains(got, "inbox_tasks_queue on inbox_tasks q") || strings.Contains(got, "Seq Scan on inbox_tasks") {
+		t.Errorf("PostgreSQL claims like this:\n%s", got)
+	}
+	if inner := strings.Index(got, "LockRows"); inner < 0 || strings.Contains(got[inner:], "Sort") {
+		t.Errorf("PostgreSQL sorts a route to claim from it:\n%s", got)
+	}
+}
