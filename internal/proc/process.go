@@ -159,7 +159,12 @@ func closeAll(files []*os.File) {
 // the last. It returns when the child is gone, and in any case within a
 // bounded time; called again, it waits for the same end.
 func (p *Process) Stop(ctx context.Context) Exit {
-	p.stop.Do(func() { go p.escalate() })
+	select {
+	case <-p.done:
+		return p.exit
+	default:
+		p.stop.Do(func() { go p.escalate() })
+	}
 	select {
 	case <-p.done:
 		return p.exit

@@ -482,3 +482,25 @@ func TestReadPrompt(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 }
+
+// Every step is described, and the description's example is a script.
+func TestScriptsAreDescribed(t *testing.T) {
+	page, err := os.ReadFile("script.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s step
+	for verb := range s.verbs() {
+		if !strings.Contains(string(page), "`"+verb+": ") {
+			t.Errorf("%s is not described", verb)
+		}
+	}
+	_, example, _ := strings.Cut(string(page), "```yaml\n")
+	example, _, _ = strings.Cut(example, "```")
+	if _, err := parse("script.md", []byte(example)); err != nil {
+		t.Error(err)
+	}
+	if got := run(t, example, "# Goal\npick a colour\n\n# What the person said since\nAnswer to your question: blue\n\n# Now\n", 2).result(t).FinalText; !strings.HasPrefix(got, "It is blue now.") {
+		t.Errorf("%q", got)
+	}
+}
