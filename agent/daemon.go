@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -31,23 +32,30 @@ type Config struct {
 	Waker    Waker
 	Trees    Trees
 	Backends map[string]cli.Backend
-	StateDir string            // for the files of running tasks; outside of every worktree
+	StateDir string            // for the files of running tasks; this daemon's alone, outside of every worktree
 	Models   map[string]string // by backend; "" = the CLI's own default
-	Observer ProgressObserver
-	Redactor *secret.Redactor // applied to all that is stored; nil: as it is
+	Redactor *secret.Redactor  // applied to all that is stored or observed; nil: as it is
 	Log      *slog.Logger
 	Clock    func() time.Time
+
+	// Observers makes the observer of one run. Several tasks run at once, so
+	// each has its own; it is called from one goroutine at a time. Nil, or
+	// one that answers nil, observes nothing.
+	Observers func(task pulse.Task) ProgressObserver
 
 	Slots         int           // tasks at once: 2
 	Lease         time.Duration // 30 s
 	Poll          time.Duration // fallback of the wake-ups: 1 s
 	Flush         time.Duration // how often the stream is stored: 200 ms
 	ShutdownGrace time.Duration // running agents may go on after Run's ctx ends: 10 s
-	ExitGrace     time.Duration // an agent may linger after its result: 10 s
+	ExitGrace     time.Duration // an agent may linger after its conversation: 10 s
 }
 
 // Daemon claims tasks and runs agents.
-type Daemon struct{ cfg Config }
+type Daemon struct {
+	cfg   Config
+	trees turnstile
+}
 
 // New returns a Daemon; Run starts it.
 func New(cfg Config) *Daemon {
@@ -63,14 +71,15 @@ func New(cfg Config) *Daemon {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	if cfg.Observer == nil {
-		cfg.Observer = NoopObserver{}
-	}
 	return &Daemon{cfg: cfg}
 }
 
 // errShutdown is the cause with which running tasks are ended at shutdown.
 var errShutdown = errors.New("the daemon is shutting down")
+
+// lastMoment is what a call that matters may still take when the daemon has
+// to end: short enough that Run returns within two seconds of the grace.
+const lastMoment = 500 * time.Millisecond
 
 // Run claims and runs tasks until ctx ends. Then it claims no more, lets
 // running agents go on for ShutdownGrace, ends the rest and hands their tasks
@@ -82,63 +91,152 @@ func (d *Daemon) Run(ctx context.Context) error {
 	slots := make(chan struct{}, d.cfg.Slots)
 	wakes, unsubscribe := d.cfg.Waker.Wakes(pulse.TopicTasks)
 	defer unsubscribe()
-	for {
-		select {
-		case <-ctx.Done():
-			d.drain(&running, stop)
-			return nil
-		case slots <- struct{}{}:
-		}
-		c, ok := d.next(ctx, wakes)
+	here := presence{d: d}
+	for d.takeSlot(ctx, slots, &here) {
+		since, c, ok := d.next(ctx, wakes, &here)
 		if !ok {
-			continue // ctx has ended
+			break
 		}
 		running.Go(func() {
 			defer func() { <-slots }()
-			d.perform(work, c)
+			d.perform(work, c, since)
 		})
 	}
-}
-
-// drain waits for the running tasks, and ends them when the grace is over.
-func (d *Daemon) drain(running *sync.WaitGroup, stop context.CancelCauseFunc) {
 	grace := time.AfterFunc(d.cfg.ShutdownGrace, func() { stop(errShutdown) })
 	defer grace.Stop()
 	running.Wait()
+	return nil
 }
 
-// next waits until there is a task to run. ok is false when ctx ended.
-func (d *Daemon) next(ctx context.Context, wakes <-chan struct{}) (c pulse.Claim, ok bool) {
+// takeSlot waits for a free slot; a daemon that is busy still shows that it
+// is there. It answers false when ctx ended.
+func (d *Daemon) takeSlot(ctx context.Context, slots chan<- struct{}, here *presence) bool {
+	tick := time.NewTicker(presenceEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case slots <- struct{}{}:
+			return ctx.Err() == nil
+		case <-tick.C:
+			_ = here.show(ctx) // logged with the next claim, if it stays so
+		}
+	}
+}
+
+// next waits until there is a task to run, and answers since when its claim
+// counts. ok is false when ctx ended.
+func (d *Daemon) next(ctx context.Context, wakes <-chan struct{}, here *presence) (since time.Time, c pulse.Claim, ok bool) {
 	tick := time.NewTicker(d.cfg.Poll)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		c, err := d.claim(ctx)
-		if err == nil {
-			return c, true
-		}
-		if !errors.Is(err, pulse.ErrNone) && ctx.Err() == nil {
+		since, c, err := d.claim(ctx, here)
+		switch {
+		case err == nil && ctx.Err() == nil:
+			return since, c, true
+		case err == nil: // it came too late to be begun
+			d.handBack(ctx, pulse.Fence{TaskID: c.Task.ID, Token: c.Token})
+			return since, c, false
+		case !errors.Is(err, pulse.ErrNone) && ctx.Err() == nil:
 			d.cfg.Log.Warn("claim a task", "err", err)
 		}
 		select {
 		case <-ctx.Done():
 		case <-wakes:
+			here.stale = true // it may be about a project that is new
 		case <-tick.C:
 		}
 	}
-	return pulse.Claim{}, false
+	return since, c, false
 }
 
-// claim renews the daemon's row and takes the most urgent task it can serve.
-func (d *Daemon) claim(ctx context.Context) (pulse.Claim, error) {
-	agents := make([]string, 0, len(d.cfg.Backends))
-	for name := range d.cfg.Backends {
-		agents = append(agents, name)
+// claim takes the most urgent task that is served here. When ctx ends, a call
+// under way may still be answered: a claim that is made and not heard of
+// would cost its task an attempt.
+func (d *Daemon) claim(ctx context.Context, here *presence) (since time.Time, c pulse.Claim, err error) {
+	if err := here.renew(ctx); err != nil {
+		return since, c, err
 	}
-	slices.Sort(agents)
-	routes, err := d.cfg.Registry.Enlist(ctx, pulse.Daemon{ID: d.cfg.ID, Host: d.cfg.Host, Version: d.cfg.Version,
-		Slots: d.cfg.Slots, Agents: agents, SeenAt: d.cfg.Clock().UTC()})
+	ctx, cancel := outliving(ctx, lastMoment)
+	defer cancel()
+	ctx, cancelTimeout := context.WithTimeout(ctx, d.cfg.Lease/3)
+	defer cancelTimeout()
+	since = d.cfg.Clock()
+	c, err = d.cfg.Queue.Claim(ctx, d.cfg.ID, here.routes, d.cfg.Lease)
+	return since, c, err
+}
+
+// presenceEvery is how often the daemon's row is renewed without a reason.
+const presenceEvery = 10 * time.Second
+
+// presence is the daemon's row: that it is there, and which routes it serves.
+type presence struct {
+	d      *Daemon
+	routes []string
+	shown  time.Time
+	stale  bool
+}
+
+// renew shows the daemon's presence if that is due.
+func (p *presence) renew(ctx context.Context) error {
+	if !p.stale && len(p.routes) > 0 && p.d.cfg.Clock().Sub(p.shown) < presenceEvery {
+		return nil
+	}
+	return p.show(ctx)
+}
+
+func (p *presence) show(ctx context.Context) error {
+	c := p.d.cfg
+	ctx, cancel := context.WithTimeout(ctx, c.Lease/3)
+	defer cancel()
+	now := c.Clock()
+	routes, err := c.Registry.Enlist(ctx, pulse.Daemon{ID: c.ID, Host: c.Host, Version: c.Version,
+		Slots: c.Slots, Agents: slices.Sorted(maps.Keys(c.Backends)), SeenAt: now.UTC()})
 	if err != nil {
-		return pulse.Claim{}, err
+		return err
 	}
-	return d.cfg.Queue.Claim(ctx, d.cfg.ID, routes, d.cfg.Lease)
+	p.routes, p.shown, p.stale = routes, now, false
+	return nil
+}
+
+// outliving gives a context that goes on for a while after ctx has ended.
+func outliving(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	long, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	unhook := context.AfterFunc(ctx, func() { time.AfterFunc(d, cancel) })
+	return long, func() { unhook(); cancel() }
+}
+
+// turnstile lets one at a time pass for each key.
+type turnstile struct {
+	mu   sync.Mutex
+	busy map[string]chan struct{}
+}
+
+// enter waits its turn; leave must be called after. It fails when ctx ends.
+func (t *turnstile) enter(ctx context.Context, key string) (leave func(), err error) {
+	for {
+		t.mu.Lock()
+		before, taken := t.busy[key]
+		if !taken {
+			mine := make(chan struct{})
+			if t.busy == nil {
+				t.busy = map[string]chan struct{}{}
+			}
+			t.busy[key] = mine
+			t.mu.Unlock()
+			return func() {
+				t.mu.Lock()
+				delete(t.busy, key)
+				t.mu.Unlock()
+				close(mine)
+			}, nil
+		}
+		t.mu.Unlock()
+		select {
+		case <-before:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
 }

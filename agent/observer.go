@@ -2,9 +2,8 @@ package agent
 
 import (
 	"log/slog"
+	"reflect"
 	"time"
-
-	"pulseloop/pulse"
 )
 
 // Bead is the piece of work that an observer is told of: an issue of the
@@ -53,9 +52,9 @@ type ToolEvent struct {
 	Attributes map[string]string
 }
 
-// ProgressObserver is told what an agent does, as it does it. All methods
-// are called in order from the goroutine that runs the work, so a slow
-// observer slows the work down.
+// ProgressObserver is told what an agent does, as it does it. The methods are
+// called in order, one at a time, by what runs the work, so a slow observer
+// slows the work down. What it is told holds no secrets.
 type ProgressObserver interface {
 	OnLoopStart(rootBead string)
 	OnBeadStart(bead Bead)
@@ -84,13 +83,19 @@ type MultiObserver struct {
 	log       *slog.Logger
 }
 
-// NewMultiObserver returns an observer of those that are not nil.
+// NewMultiObserver returns an observer of those that are not nil. A nil
+// pointer in the interface counts as nil too: it is what a constructor that
+// had nothing to construct gives.
 func NewMultiObserver(observers ...ProgressObserver) *MultiObserver {
 	m := &MultiObserver{log: slog.Default()}
 	for _, o := range observers {
-		if o != nil {
-			m.observers = append(m.observers, o)
+		if o == nil {
+			continue
 		}
+		if v := reflect.ValueOf(o); v.Kind() == reflect.Pointer && v.IsNil() {
+			continue
+		}
+		m.observers = append(m.observers, o)
 	}
 	return m
 }
@@ -124,8 +129,3 @@ func (m *MultiObserver) OnToolStart(e ToolEvent) {
 	m.each(func(o ProgressObserver) { o.OnToolStart(e) })
 }
 func (m *MultiObserver) OnToolEnd(e ToolEvent) { m.each(func(o ProgressObserver) { o.OnToolEnd(e) }) }
-
-// beadOf gives the bead of a plain goal's task.
-func beadOf(t pulse.Task, goal string) Bead {
-	return Bead{ID: string(t.IterationID), Title: goal}
-}

@@ -1,8 +1,10 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -11,114 +13,164 @@ import (
 	"pulseloop/pulse"
 )
 
-// maxPending bounds what waits to be stored; a flood beyond it holds up the
-// reading of the agent's output instead of filling the memory.
-const maxPending = 512
+// What waits to be stored is bounded; a flood beyond it holds up the reading
+// of the agent's output instead of filling the memory.
+const (
+	maxPending      = 512
+	maxPendingBytes = 4 << 20
+	maxOpenTools    = 128
+	maxPiece        = 4 << 10 // of a delta that is put together from pieces
+)
 
 // recorder turns the events of a run into turns, messages, tools, thoughts,
 // events and deltas, and stores them in batches.
 type recorder struct {
-	d     *Daemon
-	fence pulse.Fence
-	task  pulse.Task
-	turn  pulse.TurnID
-	began time.Time
+	r       *run
+	turn    pulse.TurnID
+	began   time.Time
+	storing sync.Mutex // one write at a time, in order
+
+	quit   chan struct{} // ends the flushing; nil while the turn was not opened
+	stored chan struct{} // the flushing has ended
 
 	mu      sync.Mutex
-	batch   pulse.StreamBatch
-	size    int
-	full    chan struct{} // a hint that the batch should be stored at once
 	room    *sync.Cond    // there is room in the batch again
+	full    chan struct{} // a hint that the batch should be stored at once
+	batch   pulse.StreamBatch
+	size    int  // events that wait, those being written included
+	bytes   int  // about what they weigh
+	shut    bool // no more is taken
+	fenced  bool // the claim is gone: nothing is written any more
+	failing time.Time
 	seq     int
 	deltaN  int64
-	tools   map[string]*openTool
-	signAt  time.Time
-	lost    bool           // the claim is gone: nothing is stored any more
-	pieces  *secret.Stream // of the block that comes in pieces, nil between blocks
-	storing sync.Mutex
+	tools   map[string]pulse.TurnTool // that have not ended yet
+	pieces  *secret.Stream            // of the block that comes in pieces, nil between blocks
+	growing bool                      // the batch's last delta is of that block
+	signAt  time.Time                 // to be stored
+	lastAt  time.Time                 // last sign of life
 }
 
-// openTool is a tool call that has not ended yet.
-type openTool struct{ tool pulse.TurnTool }
-
-func newRecorder(d *Daemon, f pulse.Fence, t pulse.Task) *recorder {
-	now := d.cfg.Clock().UTC()
-	r := &recorder{d: d, fence: f, task: t, turn: pulse.TurnID(pulse.NewUUID(now)), began: now,
-		full: make(chan struct{}, 1), tools: map[string]*openTool{}}
-	r.room = sync.NewCond(&r.mu)
-	return r
+func newRecorder(r *run) *recorder {
+	now := r.d.cfg.Clock().UTC()
+	rec := &recorder{r: r, began: now, lastAt: now, stored: make(chan struct{}), full: make(chan struct{}, 1), tools: map[string]pulse.TurnTool{}}
+	rec.room = sync.NewCond(&rec.mu)
+	return rec
 }
 
 func (r *recorder) row(status pulse.TurnStatus, end time.Time) pulse.Turn {
-	return pulse.Turn{ID: r.turn, SessionID: r.task.SessionID, ProjectID: r.task.MediaContext.ProjectID,
-		IterationID: r.task.IterationID, ParentID: r.task.Spec.ParentTurn, Role: pulse.TurnAssistant,
-		Status: status, CreatedAt: r.began, EndedAt: end}
+	t := r.r.task
+	return pulse.Turn{ID: r.turn, SessionID: t.SessionID, ProjectID: t.MediaContext.ProjectID, IterationID: t.IterationID,
+		ParentID: t.Spec.ParentTurn, Role: pulse.TurnAssistant, Status: status, CreatedAt: r.began, EndedAt: end}
 }
 
-// open stores the beginning of the turn.
+// open stores the beginning of the turn, and from then on what gathers.
 func (r *recorder) open(ctx context.Context) {
+	r.began = r.r.d.cfg.Clock().UTC()
+	r.turn = pulse.TurnID(pulse.NewUUID(r.began))
+	r.quit = make(chan struct{})
 	r.mu.Lock()
-	r.batch.Turns = append(r.batch.Turns, r.row(pulse.TurnStreaming, time.Time{}))
-	r.event(pulse.EventTurnStarted, map[string]any{"role": string(pulse.TurnAssistant), "agent": r.task.Spec.Agent,
-		"iteration": r.task.MediaContext.IterationNumber, "iterationId": string(r.task.IterationID)})
+	r.batch.Turns = []pulse.Turn{r.row(pulse.TurnStreaming, time.Time{})}
+	r.event(pulse.EventTurnStarted, map[string]any{"role": string(pulse.TurnAssistant), "agent": r.r.task.Spec.Agent,
+		"iteration": r.r.task.MediaContext.IterationNumber, "iterationId": string(r.r.task.IterationID)})
 	r.mu.Unlock()
-	r.store(ctx)
+	r.hint()
+	go func() {
+		defer close(r.stored)
+		r.flushing(ctx)
+	}()
 }
 
-// close stores the end of the turn. Tools that never ended are failed.
-func (r *recorder) close(ctx context.Context, status pulse.TurnStatus) {
+// close stores the end of the turn and answers its id; "" if none was opened.
+// Tools that never ended are failed. Of a claim that is gone nothing is
+// stored.
+func (r *recorder) close(ctx context.Context, status pulse.TurnStatus) pulse.TurnID {
+	if r.quit == nil {
+		return ""
+	}
+	close(r.quit)
+	<-r.stored
 	r.mu.Lock()
-	now := r.d.cfg.Clock().UTC()
+	now := r.r.d.cfg.Clock().UTC()
+	r.shut = true
+	r.endBlock(now)
 	for _, t := range r.tools {
-		t.tool.Status, t.tool.EndedAt = pulse.ToolFailed, now
-		r.batch.Tools = append(r.batch.Tools, t.tool)
+		t.Status, t.EndedAt = pulse.ToolFailed, now
+		r.batch.Tools = append(r.batch.Tools, t)
 	}
 	clear(r.tools)
-	r.batch.Turns = append(r.batch.Turns, r.row(status, now))
+	r.batch.Turns = []pulse.Turn{r.row(status, now)}
 	r.event(pulse.EventTurnCompleted, map[string]any{"role": string(pulse.TurnAssistant), "status": string(status),
-		"iterationId": string(r.task.IterationID)})
+		"iterationId": string(r.r.task.IterationID)})
 	r.mu.Unlock()
-	r.store(ctx)
+	last, cancel := outliving(ctx, lastMoment)
+	defer cancel()
+	last, cancelTimeout := context.WithTimeout(last, 3*r.r.d.cfg.Lease)
+	defer cancelTimeout()
+	_ = r.r.insist(last, "store the end of the turn", func(c context.Context) error { // logged as it happens
+		if gone(ctx) {
+			return pulse.ErrFenced
+		}
+		return r.store(c)
+	})
+	return r.turn
 }
 
 // sign notes a sign of life.
 func (r *recorder) sign() {
 	r.mu.Lock()
-	r.signAt = r.d.cfg.Clock().UTC()
-	r.mu.Unlock()
+	defer r.mu.Unlock()
+	r.signAt = r.r.d.cfg.Clock().UTC()
+	r.lastAt = r.signAt
+}
+
+// silentFor is how long ago the last sign of life was.
+func (r *recorder) silentFor() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.r.d.cfg.Clock().Sub(r.lastAt)
 }
 
 // abandon lets go of whoever waits for room: the run is over, and what its
 // agent still says is not stored.
 func (r *recorder) abandon() {
 	r.mu.Lock()
-	r.lost = true
-	r.mu.Unlock()
+	defer r.mu.Unlock()
+	r.shut = true
 	r.room.Broadcast()
 }
 
 // take records one event of the agent.
 func (r *recorder) take(e cli.Event) {
 	r.mu.Lock()
-	for r.size >= maxPending && !r.lost {
+	defer r.mu.Unlock()
+	for (r.size >= maxPending || r.bytes >= maxPendingBytes) && !r.shut {
 		r.hint()
 		r.room.Wait()
 	}
-	if r.lost {
-		r.mu.Unlock()
+	if r.shut {
 		return
 	}
 	r.size++
+	r.bytes += weight(e)
 	now := e.At
 	if now.IsZero() {
-		now = r.d.cfg.Clock()
+		now = r.r.d.cfg.Clock()
 	}
 	r.record(e, now.UTC())
-	hurry := r.size >= maxPending/2
-	r.mu.Unlock()
-	if hurry {
+	if r.size >= maxPending/2 || r.bytes >= maxPendingBytes/2 {
 		r.hint()
 	}
+}
+
+// weight is about what an event takes while it waits; texts wait twice, as a
+// block and as a delta.
+func weight(e cli.Event) int {
+	n := 512 + 2*len(e.Text)
+	if e.Tool != nil {
+		n += len(e.Tool.Input) + len(e.Tool.Output) + 2*len(e.Tool.Summary)
+	}
+	return n
 }
 
 func (r *recorder) hint() {
@@ -129,24 +181,24 @@ func (r *recorder) hint() {
 }
 
 func (r *recorder) record(e cli.Event, now time.Time) {
+	clean := r.r.d.cfg.Redactor
 	switch e.Kind {
 	case cli.EventTextDelta:
 		if r.pieces == nil {
-			r.pieces = r.d.cfg.Redactor.Stream()
+			r.pieces = clean.Stream()
 		}
-		r.delta(pulse.EventMessageDelta, r.pieces.Next(e.Text), now)
+		r.piece(r.pieces.Next(e.Text), now)
 	case cli.EventText:
-		text := r.d.cfg.Redactor.String(e.Text)
+		text := clean.String(e.Text)
 		if r.pieces == nil {
 			r.delta(pulse.EventMessageDelta, text, now)
 		} else {
-			r.delta(pulse.EventMessageDelta, r.pieces.Rest(), now)
-			r.pieces = nil
+			r.endBlock(now)
 		}
 		r.seq++
 		r.batch.Messages = append(r.batch.Messages, pulse.TurnMessage{TurnID: r.turn, Seq: r.seq, Text: text, At: now})
 	case cli.EventThought:
-		text := r.d.cfg.Redactor.String(e.Text)
+		text := clean.String(e.Text)
 		r.delta(pulse.EventThoughtDelta, text, now)
 		r.seq++
 		r.batch.Thoughts = append(r.batch.Thoughts, pulse.TurnThought{TurnID: r.turn, Seq: r.seq, Text: text, At: now})
@@ -157,106 +209,167 @@ func (r *recorder) record(e cli.Event, now time.Time) {
 	}
 }
 
+// piece adds to the delta of the block that comes, as long as nobody has seen
+// it: a word a row would be many rows.
+func (r *recorder) piece(text string, now time.Time) {
+	if n := len(r.batch.Deltas) - 1; r.growing && n >= 0 && len(r.batch.Deltas[n].Text) < maxPiece {
+		r.batch.Deltas[n].Text += text
+		return
+	}
+	r.delta(pulse.EventMessageDelta, text, now)
+	r.growing = text != ""
+}
+
+// endBlock gives what was held back of a block that came in pieces.
+func (r *recorder) endBlock(now time.Time) {
+	if r.pieces != nil {
+		r.piece(r.pieces.Rest(), now)
+	}
+	r.pieces, r.growing = nil, false
+}
+
 func (r *recorder) delta(t pulse.EventType, text string, now time.Time) {
+	r.growing = false
 	if text == "" {
 		return
 	}
 	r.deltaN++
-	r.batch.Deltas = append(r.batch.Deltas, pulse.StreamDelta{TaskID: r.task.ID, Attempt: r.task.Attempt, N: r.deltaN,
-		SessionID: r.task.SessionID, TurnID: r.turn, Type: t, Text: text, At: now})
+	task := r.r.task
+	r.batch.Deltas = append(r.batch.Deltas, pulse.StreamDelta{TaskID: task.ID, Attempt: task.Attempt, N: r.deltaN,
+		SessionID: task.SessionID, TurnID: r.turn, Type: t, Text: text, At: now})
 }
 
-func (r *recorder) toolStart(t *cli.Tool, now time.Time) {
+// toolKey finds a call again; a CLI that gives no ids has one call of a name
+// at a time.
+func toolKey(t *cli.Tool) string { return cmp.Or(t.ID, "\x00"+t.Name) }
+
+func (r *recorder) toolStart(t *cli.Tool, now time.Time) pulse.TurnTool {
 	if t == nil {
-		return
+		return pulse.TurnTool{}
 	}
 	r.seq++
-	row := pulse.TurnTool{TurnID: r.turn, Seq: r.seq, CallID: t.ID, Name: t.Name, Summary: r.d.cfg.Redactor.String(t.Summary),
-		Input: r.d.cfg.Redactor.String(string(t.Input)), Status: pulse.ToolRunning, At: now}
-	r.tools[t.ID] = &openTool{tool: row}
+	row := pulse.TurnTool{TurnID: r.turn, Seq: r.seq, CallID: cmp.Or(t.ID, fmt.Sprintf("call-%d", r.seq)), Name: t.Name,
+		Summary: t.Summary, Input: string(t.Input), Status: pulse.ToolRunning, At: now}
+	if len(r.tools) < maxOpenTools {
+		r.tools[toolKey(t)] = row
+	}
 	r.batch.Tools = append(r.batch.Tools, row)
 	r.event(pulse.EventToolStarted, map[string]any{"callId": row.CallID, "name": row.Name, "summary": row.Summary,
-		"iterationId": string(r.task.IterationID)})
+		"iterationId": string(r.r.task.IterationID)})
+	return row
 }
 
 func (r *recorder) toolEnd(t *cli.Tool, now time.Time) {
 	if t == nil {
 		return
 	}
-	open, ok := r.tools[t.ID]
+	row, ok := r.tools[toolKey(t)]
 	if !ok {
-		r.toolStart(t, now) // an end without a start is a call all the same
-		open = r.tools[t.ID]
+		row = r.toolStart(t, now) // an end without a start is a call all the same
 	}
-	delete(r.tools, t.ID)
-	row := open.tool
-	row.Output, row.Status, row.EndedAt = r.d.cfg.Redactor.String(t.Output), pulse.ToolCompleted, now
+	delete(r.tools, toolKey(t))
+	row.Output, row.Status, row.EndedAt = t.Output, pulse.ToolCompleted, now
 	if t.Failed {
 		row.Status = pulse.ToolFailed
 	}
 	r.batch.Tools = append(r.batch.Tools, row)
 	r.event(pulse.EventToolCompleted, map[string]any{"callId": row.CallID, "name": row.Name, "status": string(row.Status),
-		"durationMs": row.EndedAt.Sub(row.At).Milliseconds(), "iterationId": string(r.task.IterationID)})
+		"durationMs": row.EndedAt.Sub(row.At).Milliseconds(), "iterationId": string(r.r.task.IterationID)})
 }
 
 func (r *recorder) event(t pulse.EventType, data map[string]any) {
-	r.batch.Events = append(r.batch.Events, pulse.Event{SessionID: r.task.SessionID, Type: t, TurnID: r.turn,
-		At: r.d.cfg.Clock().UTC(), Data: data})
+	r.batch.Events = append(r.batch.Events, pulse.Event{SessionID: r.r.task.SessionID, Type: t, TurnID: r.turn,
+		At: r.r.d.cfg.Clock().UTC(), Data: data})
 }
 
 // flushing stores what has gathered, at every tick and when there is much.
 func (r *recorder) flushing(ctx context.Context) {
-	tick := time.NewTicker(r.d.cfg.Flush)
+	unhook := context.AfterFunc(ctx, r.abandon)
+	defer unhook()
+	// A write under way when ctx ends may still be answered: one that is made
+	// and not heard of would be made twice.
+	last, cancel := outliving(ctx, lastMoment)
+	defer cancel()
+	tick := time.NewTicker(r.r.d.cfg.Flush)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-r.quit:
+			return
 		case <-tick.C:
 		case <-r.full:
 		}
-		r.store(ctx)
+		if err := r.store(last); err != nil && ctx.Err() == nil {
+			r.r.log.Warn("store what the agent does", "err", err)
+			<-tick.C // not at every event while the database is away
+		}
 	}
 }
 
 // store writes the gathered batch. While the database is away the batch is
 // kept; take then holds the agent's output up when it is full.
-func (r *recorder) store(ctx context.Context) {
+func (r *recorder) store(ctx context.Context) error {
 	r.storing.Lock()
 	defer r.storing.Unlock()
 	r.mu.Lock()
-	b := r.batch
+	if r.fenced {
+		r.mu.Unlock()
+		return pulse.ErrFenced
+	}
+	b, n, bytes := r.batch, r.size, r.bytes
 	b.Sign = r.signAt
-	n := r.size
-	r.batch, r.size, r.signAt = pulse.StreamBatch{}, 0, time.Time{}
+	r.batch, r.signAt, r.growing = pulse.StreamBatch{}, time.Time{}, false
 	r.mu.Unlock()
 	if b.Empty() {
-		return
+		return nil
 	}
-	err := r.d.cfg.Queue.Append(ctx, r.fence, b)
+	err := r.r.d.cfg.Queue.Append(ctx, r.r.fence, b)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	defer r.room.Broadcast()
 	switch {
-	case err == nil:
 	case errors.Is(err, pulse.ErrFenced):
-		r.lost = true
-	default:
-		r.batch, r.size = join(b, r.batch), n+r.size
-		if r.signAt.IsZero() {
-			r.signAt = b.Sign
+		r.fenced, r.shut = true, true
+		r.r.giveUp()
+		return err
+	case err != nil && !r.hopeless(err):
+		r.keep(b)
+		return err
+	case err != nil:
+		r.r.log.Error("a part of what the agent did cannot be stored and is left out", "events", n, "err", err)
+		if len(b.Turns) == 0 {
+			b.Turns = []pulse.Turn{r.row(pulse.TurnStreaming, time.Time{})} // what follows hangs on it
 		}
+		r.keep(pulse.StreamBatch{Turns: b.Turns, Sign: b.Sign})
+		err = errLeftOut
 	}
-	r.room.Broadcast()
+	r.size, r.bytes, r.failing = r.size-n, r.bytes-bytes, time.Time{}
+	return err
 }
 
-// join puts two batches together, the earlier first.
-func join(a, b pulse.StreamBatch) pulse.StreamBatch {
-	a.Turns = append(a.Turns, b.Turns...)
-	a.Messages = append(a.Messages, b.Messages...)
-	a.Tools = append(a.Tools, b.Tools...)
-	a.Thoughts = append(a.Thoughts, b.Thoughts...)
-	a.Events = append(a.Events, b.Events...)
-	a.Deltas = append(a.Deltas, b.Deltas...)
-	a.Sign = time.Time{}
-	return a
+var errLeftOut = errors.New("a part was left out")
+
+// hopeless reports whether the batch itself is at fault. If the database were
+// away for so long, the lease could not have been renewed either.
+func (r *recorder) hopeless(err error) bool {
+	now := r.r.d.cfg.Clock()
+	if r.failing.IsZero() {
+		r.failing = now
+	}
+	return refused(err) || now.Sub(r.failing) > 2*r.r.d.cfg.Lease
+}
+
+// keep puts a batch that was not stored before what has gathered since.
+func (r *recorder) keep(b pulse.StreamBatch) {
+	n := r.batch
+	if len(n.Turns) > 0 {
+		b.Turns = n.Turns // the same row, newer
+	}
+	r.batch = pulse.StreamBatch{Turns: b.Turns, Messages: append(b.Messages, n.Messages...), Tools: append(b.Tools, n.Tools...),
+		Thoughts: append(b.Thoughts, n.Thoughts...), Events: append(b.Events, n.Events...), Deltas: append(b.Deltas, n.Deltas...)}
+	if r.signAt.IsZero() {
+		r.signAt = b.Sign
+	}
 }

@@ -2,14 +2,21 @@ package agent
 
 import (
 	"bytes"
-	"encoding/json"
-	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
+
+	"pulseloop/agent/cli"
 )
 
 // maxEventLine bounds a buffered line; a longer one cannot be a tool event
 // worth showing, and is skipped to its end.
 const maxEventLine = 1 << 20
+
+// keptLine bounds the buffer that is kept between two lines.
+const keptLine = 64 << 10
 
 // ToolEventWriter reads tool events out of an agent's output: JSON lines of
 // type "tool_call" with subtype "started", "ended" or "completed". Pieces of
@@ -62,9 +69,11 @@ func (w *ToolEventWriter) buffer(p []byte) {
 }
 
 func (w *ToolEventWriter) finish() {
-	line := w.line
-	w.line, w.skipping = w.line[:0], false
-	e, ok := parseToolEvent(line, w.clock())
+	e, ok := parseToolEvent(w.line, w.clock())
+	w.skipping = false
+	if w.line = w.line[:0]; cap(w.line) > keptLine {
+		w.line = nil
+	}
 	if !ok {
 		return
 	}
@@ -75,11 +84,15 @@ func (w *ToolEventWriter) finish() {
 	}
 }
 
-// attributeNames maps the argument names that agents use to those that
-// observers are told.
-var attributeNames = map[string]string{
-	"path": "file_path", "file_path": "file_path", "filePath": "file_path", "file": "file_path",
-	"command": "command", "cmd": "command", "query": "query", "pattern": "query",
+// attributeNames are the names under which observers are told what a call is
+// about, each with the argument names that agents use for it, the best first.
+var attributeNames = []struct {
+	name string
+	from []string
+}{
+	{"file_path", []string{"file_path", "path", "filePath", "file"}},
+	{"command", []string{"command", "cmd"}},
+	{"query", []string{"query", "pattern"}},
 }
 
 func parseToolEvent(line []byte, now time.Time) (ToolEvent, bool) {
@@ -94,7 +107,7 @@ func parseToolEvent(line []byte, now time.Time) (ToolEvent, bool) {
 		Arguments  map[string]any `json:"arguments"`
 		DurationMS *float64       `json:"duration_ms"`
 	}
-	if json.Unmarshal(line, &raw) != nil || raw.Type != "tool_call" {
+	if !cli.Decode(line, &raw) || raw.Type != "tool_call" {
 		return ToolEvent{}, false
 	}
 	e := ToolEvent{ID: raw.CallID, Name: raw.Name, Timestamp: now, Attributes: Attributes(raw.Arguments)}
@@ -106,27 +119,59 @@ func parseToolEvent(line []byte, now time.Time) (ToolEvent, bool) {
 		return ToolEvent{}, false
 	}
 	if raw.DurationMS != nil {
-		e.Attributes["duration_ms"] = fmt.Sprint(*raw.DurationMS)
+		e.Attributes["duration_ms"] = strconv.FormatFloat(*raw.DurationMS, 'f', -1, 64)
 	}
 	return e, true
 }
+
+const (
+	maxAttribute     = 4 << 10 // bytes of a file path, command or query
+	maxOtherArgument = 200     // a longer one is content, not a description
+	maxAttributes    = 32
+)
 
 // Attributes picks what people want to see of a tool's arguments: the file,
 // the command, the query, and other short plain values under their own names.
 func Attributes(args map[string]any) map[string]string {
 	out := map[string]string{}
-	for k, v := range args {
-		text := fmt.Sprint(v)
-		if name, ok := attributeNames[k]; ok {
-			out[name] = text
-			continue
-		}
-		switch v.(type) {
-		case string, float64, bool:
-			if len(text) <= 200 {
-				out[k] = text
+	used := map[string]bool{}
+	for _, a := range attributeNames {
+		for _, from := range a.from {
+			used[from] = true
+			if v := plainValue(args[from]); v != "" && out[a.name] == "" {
+				out[a.name] = cli.CutMiddle(v, maxAttribute)
 			}
 		}
 	}
+	for _, k := range slices.Sorted(maps.Keys(args)) {
+		v := plainValue(args[k])
+		if used[k] || v == "" || len(v)+len(k) > maxOtherArgument || len(out) >= maxAttributes {
+			continue
+		}
+		out[k] = v
+	}
 	return out
+}
+
+// plainValue gives a value as people write it; "" for what is no plain value.
+func plainValue(v any) string {
+	switch v := v.(type) {
+	case string:
+		return v
+	case bool:
+		return strconv.FormatBool(v)
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	case []any: // a command in words
+		var words []string
+		for _, w := range v {
+			s, ok := w.(string)
+			if !ok {
+				return ""
+			}
+			words = append(words, s)
+		}
+		return strings.Join(words, " ")
+	}
+	return ""
 }

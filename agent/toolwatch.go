@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"pulseloop/agent/cli"
+	"pulseloop/internal/secret"
 )
 
 // toolWatch tells an observer of the tool calls in a backend's events.
@@ -13,11 +14,7 @@ type toolWatch struct {
 	clock    func() time.Time
 }
 
-func newToolWatch(o ProgressObserver, clock func() time.Time) *toolWatch {
-	return &toolWatch{observer: o, clock: clock}
-}
-
-func (w *toolWatch) take(e cli.Event) {
+func (w toolWatch) take(e cli.Event) {
 	if e.Tool == nil || (e.Kind != cli.EventToolStart && e.Kind != cli.EventToolEnd) {
 		return
 	}
@@ -38,32 +35,51 @@ func (w *toolWatch) take(e cli.Event) {
 	w.observer.OnToolEnd(ev)
 }
 
-// toolRecorder passes tool events found in plain output on to the observers
-// and into the record.
-type toolRecorder struct {
+// toolEvents turns tool events found in plain output into events of a
+// backend.
+type toolEvents struct {
 	NoopObserver
-	next ProgressObserver
-	rec  *recorder
+	take func(cli.Event)
 }
 
-func (t *toolRecorder) OnToolStart(e ToolEvent) {
-	t.next.OnToolStart(e)
-	t.rec.take(cli.Event{Kind: cli.EventToolStart, At: e.Timestamp, Tool: toolOf(e)})
+func (t *toolEvents) OnToolStart(e ToolEvent) {
+	t.take(cli.Event{Kind: cli.EventToolStart, At: e.Timestamp, Tool: toolOf(e)})
 }
 
-func (t *toolRecorder) OnToolEnd(e ToolEvent) {
-	t.next.OnToolEnd(e)
-	t.rec.take(cli.Event{Kind: cli.EventToolEnd, At: e.Timestamp, Tool: toolOf(e)})
+func (t *toolEvents) OnToolEnd(e ToolEvent) {
+	t.take(cli.Event{Kind: cli.EventToolEnd, At: e.Timestamp, Tool: toolOf(e)})
 }
 
 func toolOf(e ToolEvent) *cli.Tool {
 	input, _ := json.Marshal(e.Attributes) // a map of strings always encodes
-	summary := e.Name
+	summary := ""
 	for _, k := range []string{"command", "file_path", "query"} {
 		if v := e.Attributes[k]; v != "" {
-			summary = v
+			summary = cli.OneLine(v)
 			break
 		}
 	}
 	return &cli.Tool{ID: e.ID, Name: e.Name, Input: input, Summary: summary}
+}
+
+// maxToolInput bounds the arguments of a call that are kept: whole files may
+// be among them, and the file itself is in the tree.
+const maxToolInput = 32 << 10
+
+// cleanTool gives the call without secrets and bounded. Its input stays JSON:
+// what is no longer an object becomes a string.
+func cleanTool(r *secret.Redactor, t *cli.Tool) *cli.Tool {
+	if t == nil {
+		return nil
+	}
+	c := *t
+	c.ID, c.Name, c.Summary = r.String(t.ID), r.String(t.Name), r.String(t.Summary)
+	c.Output = cli.CutMiddle(r.String(t.Output), cli.MaxToolOutput)
+	input := r.String(string(t.Input))
+	if input != "" && (len(input) > maxToolInput || !json.Valid([]byte(input))) {
+		quoted, _ := json.Marshal(cli.CutMiddle(input, maxToolInput/2)) // a string always encodes
+		input = string(quoted)
+	}
+	c.Input = json.RawMessage(input)
+	return &c
 }
