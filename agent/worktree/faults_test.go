@@ -404,3 +404,29 @@ func TestNewChecksGit(t *testing.T) {
 		t.Error("no directory was taken")
 	}
 }
+
+func TestUnreadableFilesStayAsTheyWere(t *testing.T) {
+	f := newField(t)
+	tree := f.ensure()
+	f.write(tree.Path, "README.md", "closed\n")
+	f.write(tree.Path, "fine", "fine")
+	for _, name := range []string{"README.md", "src"} {
+		p := filepath.Join(tree.Path, name)
+		f.must(os.Chmod(p, 0))
+		t.Cleanup(func() { _ = os.Chmod(p, 0o755) })
+	}
+	cp := f.checkpoint()
+	if f.show(branch, "src/a.go") != "package a\n" || f.show(branch, "fine") != "fine" || !cp.Published {
+		t.Errorf("checkpoint = %+v", cp)
+	}
+	if os.Geteuid() == 0 { // root reads everything
+		if f.show(branch, "README.md") != "closed\n" {
+			t.Error("root did not keep the file")
+		}
+		return
+	}
+	f.wantNote(cp, `"README.md"`)
+	if f.show(branch, "README.md") != "hello\n" || f.trees.Remove(t.Context(), tree) == nil {
+		t.Error("an unreadable file was lost")
+	}
+}

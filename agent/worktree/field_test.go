@@ -18,7 +18,7 @@ import (
 // field is a person's repository, our trees, an agent's place in one of them,
 // and what must not be run or read.
 type field struct {
-	t      *testing.T
+	t      testing.TB
 	dir    string
 	trees  *Trees
 	repo   string // the person's
@@ -30,7 +30,7 @@ type field struct {
 
 const branch = "pulse/work-1"
 
-func newField(t *testing.T) *field {
+func newField(t testing.TB) *field {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

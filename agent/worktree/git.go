@@ -22,7 +22,7 @@ var settings = []string{
 	"advice.graftFileDeprecated=false", "core.editor=:", "core.pager=cat", "core.askPass=true", "credential.helper=",
 	"diff.ignoreSubmodules=all", "submodule.recurse=false", "fetch.recurseSubmodules=false",
 	"fetch.writeCommitGraph=false", "fetch.prune=false", "fetch.pruneTags=false",
-	"gc.auto=0", "maintenance.auto=false", "protocol.allow=never", "commit.gpgSign=false",
+	"core.fsync=committed,reference", "core.fsyncMethod=batch", "gc.auto=0", "maintenance.auto=false", "protocol.allow=never", "commit.gpgSign=false",
 	"i18n.commitEncoding=UTF-8", "i18n.logOutputEncoding=UTF-8",
 }
 
