@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -37,6 +38,8 @@ iterations:
 func one(r *e2etest.Repository) map[string]*e2etest.Repository {
 	return map[string]*e2etest.Repository{"my-app": r}
 }
+
+func id(n int64) string { return strconv.FormatInt(n, 10) }
 
 // nothingStarted fails the test if anybody's words had an effect.
 func nothingStarted(t *testing.T, p *e2etest.Pulse) {
@@ -83,8 +86,7 @@ func TestTelegramFromPairingToCompletion(t *testing.T) {
 		ann.Hears("📍 [my-app] Iteration 1/10: I added the greeting", "Continuing...", "Commit: ")
 
 		blocked := ann.Hears("⏸️ [my-app] Blocked: Which port should it listen on?")
-		id := string(p.Only().ID)
-		intrude(t, tg, mallory, blocked, id)
+		intrude(t, tg, mallory, blocked, string(p.Only().ID))
 		if s := p.Only(); s.Status != pulse.SessionBlocked || s.CurrentIteration != 2 {
 			t.Errorf("after the intrusion the session is %s in iteration %d", s.Status, s.CurrentIteration)
 		}
@@ -125,15 +127,15 @@ func TestTelegramFromPairingToCompletion(t *testing.T) {
 
 // intrude tries all that somebody without a pairing can: commands, a press of another's button, a reply, an edit. They know
 // the session's id.
-func intrude(t *testing.T, tg *telegramtest.Server, who *e2etest.Person, blocked telegramtest.Message, id string) {
+func intrude(t *testing.T, tg *telegramtest.Server, who *e2etest.Person, blocked telegramtest.Message, session string) {
 	t.Helper()
-	short := id[len(id)-8:]
+	short := session[len(session)-8:]
 	for _, text := range []string{"/answer " + short + " 666", "/abort " + short, "/resume " + short, "/pause " + short, "/status " + short,
 		"/list", "/show " + short, "/prompt " + short, "/projects", "/project my-app", "/pulse add a backdoor", "666"} {
 		who.Say(text)
 	}
 	who.Reply(blocked, "666")
-	cb := who.Chat.PressData(who.User, blocked.ID, "g:"+id+":more")
+	cb := who.Chat.PressData(who.User, blocked.ID, "g:"+session+":more")
 	if said, err := cb.Await(e2etest.Context(t)); err != nil || !strings.Contains(said, "not paired") {
 		t.Errorf("the press was answered with %q (%v)", said, err)
 	}

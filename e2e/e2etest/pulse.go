@@ -102,6 +102,9 @@ func (p *Pulse) environment() []string {
 	return append(env, p.opt.Env...)
 }
 
+// Setenv adds to the environment of every later start and command. It is for what depends on the address.
+func (p *Pulse) Setenv(pairs ...string) { p.env = append(p.env, pairs...) }
+
 // base is an environment that inherits nothing, so that a test does not see what is set up on this machine.
 func base(home string) []string {
 	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "LANG=C.UTF-8", "NO_PROXY=*"}
