@@ -38,33 +38,38 @@ func lockFile(database string) (*fileLock, error) {
 		return nil, unwritable(dir, err)
 	}
 	l := &fileLock{path: path, file: file}
-	content, readErr := io.ReadAll(io.LimitReader(file, 256))
-	state, pid, _ := strings.Cut(strings.TrimSpace(string(content)), " ")
 	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		file.Close()
+		_, pid, readErr := l.read()
+		err = errors.Join(err, readErr, l.release())
 		if errors.Is(err, syscall.EWOULDBLOCK) {
 			return nil, &pulse.Error{Code: pulse.CodeConflict, Message: "another pulse (process " + pid + ") is running on " + database, Hint: "use its API, or stop it first"}
 		}
 		return nil, fmt.Errorf("lock database file: %w", err)
 	}
-	if readErr != nil {
-		return nil, errors.Join(fmt.Errorf("read lock file: %w", readErr), l.release())
+	// Only now: until it let go, the holder may have changed it.
+	if l.before, _, err = l.read(); err != nil {
+		return nil, errors.Join(err, l.release())
 	}
-	l.before = state
 	return l, nil
+}
+
+func (l *fileLock) read() (state, pid string, err error) {
+	content, err := io.ReadAll(io.NewSectionReader(l.file, 0, 256))
+	if err != nil {
+		return "", "", fmt.Errorf("read lock file: %w", err)
+	}
+	state, pid, _ = strings.Cut(strings.TrimSpace(string(content)), " ")
+	return state, strings.TrimSpace(pid), nil
 }
 
 func unwritable(dir string, err error) error {
 	return &pulse.Error{Code: pulse.CodeUnprocessed, Message: "the directory " + dir + " cannot be written", Hint: "make it writable for this user, or set PULSE_DATA_DIR to another one", Err: err}
 }
 
-// mark writes the state and makes sure that it is on disk.
+// mark writes the state and makes sure that it is on disk. The line always
+// has the same length, so that no moment leaves the file empty.
 func (l *fileLock) mark(state string) error {
-	line := fmt.Appendf(nil, "%s %d\n", state, os.Getpid())
-	if err := l.file.Truncate(0); err != nil {
-		return fmt.Errorf("write lock file: %w", err)
-	}
-	if _, err := l.file.WriteAt(line, 0); err != nil {
+	if _, err := l.file.WriteAt(fmt.Appendf(nil, "%-6s %-12d\n", state, os.Getpid()), 0); err != nil {
 		return fmt.Errorf("write lock file: %w", err)
 	}
 	return l.file.Sync()
