@@ -46,9 +46,13 @@ func passed() []string {
 	}, cli.NetworkEnv()...)
 }
 
-// environment is what is set for every run.
+// environment is what is set for every run. Work in the background would
+// outlive the answer: the CLI gives its result, waits in silence, and answers
+// again when the work is done.
 func (b *Backend) environment() []string {
-	env := []string{"DISABLE_AUTOUPDATER=1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1"}
+	env := []string{
+		"DISABLE_AUTOUPDATER=1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS=1",
+	}
 	for _, kv := range b.cfg.Env {
 		if !strings.HasPrefix(kv, "CLAUDECODE=") {
 			env = append(env, kv)

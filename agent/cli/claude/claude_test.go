@@ -165,8 +165,11 @@ func TestResults(t *testing.T) {
 	}{
 		"compact is not the end": {lines: []string{`{"type":"result","subtype":"compact","result":"summary"}`}},
 		"the last one counts": {
-			lines: []string{`{"type":"result","subtype":"success","result":"first"}`, `{"type":"result","subtype":"success","result":"second"}`},
-			want:  &cli.Result{FinalText: "second"},
+			lines: []string{
+				`{"type":"result","subtype":"success","result":"first","total_cost_usd":0.01,"usage":{"input_tokens":7}}`,
+				`{"type":"result","subtype":"success","result":"second","total_cost_usd":0.015,"usage":{"input_tokens":5}}`,
+			},
+			want: &cli.Result{FinalText: "second", Usage: pulse.Usage{InputTokens: 12, CostMicros: 15000}},
 		},
 		"error with exit 0": {
 			lines: []string{`{"type":"result","subtype":"success","is_error":true,"result":"API Error: 500","api_error_status":500}`},

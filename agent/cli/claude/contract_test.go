@@ -91,6 +91,32 @@ func TestRealRepositorySettingsAreIgnored(t *testing.T) {
 	}
 }
 
+// With work in the background allowed, a run has two results; both count.
+func TestRealBackgroundWork(t *testing.T) {
+	start := modeltest.Tool("Bash", map[string]any{"command": "sleep 2", "description": "Wait", "run_in_background": true})
+	for _, tt := range []struct {
+		env   []string
+		calls int
+		tools []string
+	}{
+		{nil, 2, []string{"!Bash"}},
+		{[]string{"CLAUDE_CODE_DISABLE_BACKGROUND_TASKS="}, 3, []string{"Bash"}},
+	} {
+		dir := clitest.Repository(t, nil)
+		srv := modeltest.Anthropic(modeltest.Turns([]modeltest.Step{start}, []modeltest.Step{modeltest.Say("Started.")}, []modeltest.Step{modeltest.Say("Over.")})...)
+		t.Cleanup(srv.Close)
+		report := clitest.Drive(t, clitest.Ride{
+			Backend: New(Config{Path: modeltest.CLI(t, "claude"), Env: tt.env}), Prompt: "look", Dir: dir, Env: modeltest.ClaudeEnv(t, srv),
+		})
+		if report.Err != nil || report.Result.Failed {
+			t.Fatalf("%v %+v", report.Err, report.Result)
+		}
+		if got, want := report.Result.Usage.InputTokens, int64(tt.calls*modeltest.DefaultUsage().Input); got != want || !slices.Equal(report.Tools(), tt.tools) {
+			t.Errorf("%v: %d tokens, want %d; tools %v", tt.env, got, want, report.Tools())
+		}
+	}
+}
+
 func TestRealRefusedKey(t *testing.T) {
 	begin := time.Now()
 	report, _ := real(t, clitest.Ride{Prompt: "look"}, modeltest.Script{

@@ -23,7 +23,9 @@ type outcome struct {
 }
 
 // end takes a result. One of subtype compact comes in the middle of a run;
-// after work in the background there can be several, and the last counts.
+// after work in the background there can be several: the last one's text
+// counts, each has the tokens since the one before, and the cost is that of
+// the whole run [tried].
 func (d *decoder) end(f frame) {
 	if f.Subtype == "compact" {
 		d.note("the conversation was summarised to make room")
@@ -31,7 +33,10 @@ func (d *decoder) end(f frame) {
 	}
 	d.denied(f)
 	r := &cli.Result{Usage: f.Usage.neutral()}
-	r.Usage.CostMicros = f.Cost.Micros()
+	if d.result != nil {
+		r.Usage = cli.AddUsage(r.Usage, d.result.Usage)
+	}
+	r.Usage.CostMicros = max(f.Cost.Micros(), r.Usage.CostMicros)
 	text := cli.Clean(rawText(f.Result))
 	if r.Failed = f.IsError || strings.HasPrefix(f.Subtype, "error"); r.Failed {
 		r.FinalText = d.lastText
