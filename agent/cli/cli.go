@@ -35,7 +35,8 @@ type Backend interface {
 	Command(in Input) (Command, error)
 
 	// Converse speaks with the running child until it has given its result
-	// and its standard output has ended, or until ctx ends. Every event is
+	// and its standard output has ended (or been silent for a while after the
+	// result: some CLIs never exit), or until ctx ends. Every event is
 	// handed to emit, in order, from the calling goroutine's stack or one
 	// that has ended when Converse returns; emit may block, which must hold
 	// up reading and nothing else. Lines of any length and of unknown kind
