@@ -40,6 +40,7 @@ type Config struct {
 	Lease         time.Duration // hold of a step: 30 s
 	MaxAttempts   int           // claims of one task before it is dead: 3
 	DefaultAgent  string
+	Agents        []string // those a session may name; none: any
 }
 
 // StartRequest is a new goal.

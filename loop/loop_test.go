@@ -27,7 +27,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{T: t, now: time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)}
 	clock := func() time.Time { return w.now }
 	w.store = looptest.New(t, clock)
-	cfg := loop.Config{Clock: clock, MaxIterations: 3, DefaultAgent: "scripted"}
+	cfg := loop.Config{Clock: clock, MaxIterations: 3, DefaultAgent: "scripted", Agents: []string{"claude", "scripted"}}
 	w.actions = loop.NewActions(w.store, looptest.Words{}, cfg)
 	w.runner = loop.NewRunner(loop.RunnerConfig{Config: cfg, Store: w.store, Reaper: w.store, Words: looptest.Words{},
 		Prompts: recall.New(w.store, recall.Config{Clock: clock})})
@@ -462,6 +462,7 @@ func TestBadStarts(t *testing.T) {
 	w := newWorld(t)
 	cases := map[string]func(*loop.StartRequest){
 		"empty goal":       func(r *loop.StartRequest) { r.Goal = " \u200b\n" },
+		"unknown agent":    func(r *loop.StartRequest) { r.Agent = "nobody" },
 		"huge goal":        func(r *loop.StartRequest) { r.Goal = strings.Repeat("x", loop.MaxGoalBytes+1) },
 		"too many":         func(r *loop.StartRequest) { r.MaxIterations = 1001 },
 		"negative":         func(r *loop.StartRequest) { r.MaxIterations = -1 },

@@ -61,6 +61,9 @@ func (a *Actions) newSession(r StartRequest, now time.Time) (pulse.Session, erro
 	if r.AnchorTurnID != "" && !pulse.ValidUUID(string(r.AnchorTurnID)) {
 		return pulse.Session{}, pulse.Invalid("anchorTurnId is not a turn's id", "give the id of a turn, a UUID, or leave it out")
 	}
+	if r.Agent != "" && len(a.cfg.Agents) > 0 && !slices.Contains(a.cfg.Agents, r.Agent) {
+		return pulse.Session{}, pulse.Invalid(fmt.Sprintf("there is no agent %q", r.Agent), "use one of: "+strings.Join(a.cfg.Agents, ", "))
+	}
 	if !slices.Contains(pulse.Origins(), r.Origin) {
 		return pulse.Session{}, pulse.Invalid(fmt.Sprintf("%q is no origin of a session", r.Origin), "")
 	}

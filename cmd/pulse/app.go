@@ -120,7 +120,8 @@ func (a *app) openStore(ctx context.Context) (*db.Store, error) {
 func sqliteFile(c configs.Config) string { return filepath.Join(c.DataDir, "pulse.db") }
 
 func (a *app) wireLoop(agentName string, p parts) {
-	cfg := loop.Config{Log: a.log, MaxIterations: a.cfg.Loop.MaxIterations, SilenceLimit: a.cfg.Loop.SilenceLimit, DefaultAgent: agentName}
+	cfg := loop.Config{Log: a.log, MaxIterations: a.cfg.Loop.MaxIterations, SilenceLimit: a.cfg.Loop.SilenceLimit, DefaultAgent: agentName,
+		Agents: slices.Sorted(maps.Keys(a.backends))}
 	a.actions = loop.NewActions(a.store, notify.Words{}, cfg)
 	inspect := func(ctx context.Context, path string) (string, string, error) {
 		return worktree.CheckRepo(ctx, "", path)
@@ -234,9 +235,7 @@ func (a *app) wireFront(ctx context.Context, p parts) error {
 	router := bot.New(bot.Config{Inbox: a.store, People: a.store, Reader: a.store, Store: a.store, Doer: a.actions,
 		Adapters: a.adapters, Waker: a.store, Log: a.log})
 	a.runs["router"] = router.Run
-	// A crash in the middle of a delivery silences its chat until the lease ends, so it is no longer than a task's.
-	a.runs["dispatcher"] = notify.NewDispatcher(a.store, notify.Config{Senders: a.senders, Waker: a.store, Redact: a.redactor.String,
-		SendTimeout: 20 * time.Second, Lease: 30 * time.Second, Log: a.log}).Run
+	a.runs["dispatcher"] = notify.NewDispatcher(a.store, notify.Config{Senders: a.senders, Waker: a.store, Redact: a.redactor.String, Log: a.log}).Run
 	a.runs["progress"] = notify.NewProgress(a.store, notify.ProgressConfig{Waker: a.store, Log: a.log, Interval: a.progressInterval()}).Run
 	server, err := api.New(api.Config{Doer: a.actions, Reader: a.store, Feed: a.store, Registrar: a.projects, Pairer: pairer{a.store},
 		Token: a.token, TokenFile: tokenFile(a.cfg), Listen: a.cfg.HTTP.Listen, Listening: p.onReady, AllowedHosts: a.cfg.HTTP.AllowedHosts,

@@ -52,25 +52,24 @@ func (o *options) pastEvents(ctx context.Context, c *client.Client, id pulse.Ses
 	}
 }
 
-// follow prints events as they come, until the session rests. With exit set
-// the way it rests decides the exit code.
+// follow prints events as they come, until the session rests and all that
+// belongs to it is told. With exit set the way it rests decides the exit code.
 func (o *options) follow(ctx context.Context, c *client.Client, s wire.Session, exit bool) error {
-	rest := pulse.SessionStatus("")
+	rest, last := pulse.SessionStatus(""), int64(0)
 	err := c.Follow(ctx, client.Follow{Sessions: map[pulse.SessionID]int64{s.ID: 0}}, func(f wire.Frame) error {
 		o.printFrame(f)
-		if f.Type == string(pulse.EventSessionChanged) {
-			rest = pulse.SessionStatus(field(f, "status"))
-		}
-		// An old change is not the end: what counts is how things are now.
-		if resting(rest) && f.Type == string(pulse.EventSessionChanged) {
+		if f.Type == string(pulse.EventSessionChanged) && resting(pulse.SessionStatus(field(f, "status"))) {
+			// An old change is not the end: what counts is how things are now.
 			d, err := c.Get(ctx, string(s.ID))
 			if err != nil {
 				return err
 			}
-			if resting(d.Session.Status) && d.Session.EventSeq <= f.Seq+trailing {
-				rest = d.Session.Status
-				return errEnd
+			if rest = ""; resting(d.Session.Status) {
+				rest, last = d.Session.Status, d.Session.EventSeq
 			}
+		}
+		if rest != "" && f.Seq >= last {
+			return errEnd
 		}
 		return nil
 	})
@@ -88,10 +87,6 @@ func (o *options) follow(ctx context.Context, c *client.Client, s wire.Session, 
 	}
 	return exitError(exitFailure)
 }
-
-// trailing is how many events may follow the one that says that the session
-// rests, in the same transaction: the end itself, or the gate.
-const trailing = 2
 
 func resting(s pulse.SessionStatus) bool {
 	return s != "" && s != pulse.SessionRunning && s != pulse.SessionPending
@@ -133,7 +128,8 @@ func (o *options) printFrame(f wire.Frame) {
 	case pulse.EventIterationEnded:
 		text = fmt.Sprintf("  %s %s", field(f, "signal"), clip(field(f, "summary")+field(f, "error"), 160))
 	case pulse.EventGateOpened:
-		text = "? " + field(f, "prompt")
+		// The question itself is the reason for which the session waits.
+		text = "  → pulse answer " + pulse.Short(f.SessionID) + " \"your answer\""
 	case pulse.EventGateResolved:
 		text = "! decided by " + field(f, "by")
 	case pulse.EventSessionChanged:
