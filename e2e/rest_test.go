@@ -128,7 +128,8 @@ sessions:
   hold:
     repeat_last: true
     iterations:
-      - - run: '` + e2etest.Hold("work") + `'
+      - - append: {path: steps.txt, content: "step\n"}
+        - run: '` + e2etest.Hold("work") + `'
         - say: "A step is done, another one follows."
         - signal: CONTINUE
 iterations:
