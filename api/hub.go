@@ -14,7 +14,7 @@ import (
 
 const (
 	// pageSize is how much is read of one session at a time.
-	pageSize = 500
+	pageSize = 200
 	// forget is how long a session that no longer moves is remembered.
 	forget = 10 * time.Minute
 	// skew is how far the clocks of daemons may lie apart from ours.
@@ -278,18 +278,23 @@ func (h *hub) track(id pulse.SessionID) (*track, time.Time) {
 	return t, after.Add(-skew)
 }
 
-// send encodes once and puts the frames before every socket that wants them.
+// send encodes once, without holding anybody up, and then puts the frames
+// before every socket that wants them.
 func (h *hub) send(id pulse.SessionID, t *track, events []pulse.Event, deltas []pulse.StreamDelta, after time.Time) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	type ready struct {
+		seq  int64
+		wait waiting
+	}
+	var out []ready
+	seq, position := t.seq, t.delta // this goroutine alone moves them on
 	for _, it := range interleave(events, deltas) {
 		var f wire.Frame
 		if it.event != nil {
 			f = wire.FromEvent(*it.event)
-			t.seq = it.event.Seq
+			seq = it.event.Seq
 		} else {
-			f = wire.FromDelta(*it.delta, t.seq)
-			t.delta = positionOf(*it.delta)
+			f = wire.FromDelta(*it.delta, seq)
+			position = positionOf(*it.delta)
 		}
 		if f.At.Before(after) || (f.Delta() && f.At.Before(t.quiet)) {
 			continue
@@ -299,8 +304,14 @@ func (h *hub) send(id pulse.SessionID, t *track, events []pulse.Event, deltas []
 			h.log.Error("encode frame", "type", f.Type, "session", id, "err", err)
 			continue
 		}
-		for c := range h.clients {
-			c.offer(id, f.Seq, w)
+		out = append(out, ready{f.Seq, w})
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t.seq, t.delta = seq, position
+	for c := range h.clients {
+		for _, r := range out {
+			c.offer(id, r.seq, r.wait)
 		}
 	}
 }
@@ -323,11 +334,15 @@ func (h *hub) close() {
 // cut ends the connections of sockets that did not take the goodbye.
 func (h *hub) cut() {
 	h.mu.Lock()
-	defer h.mu.Unlock()
+	var drops []func()
 	for c := range h.clients {
 		if c.drop != nil {
-			c.drop()
+			drops = append(drops, c.drop)
 		}
+	}
+	h.mu.Unlock()
+	for _, drop := range drops {
+		drop()
 	}
 }
 

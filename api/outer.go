@@ -71,6 +71,7 @@ func (s *Server) panicked(rec *recorder, r *http.Request, p any) {
 type recorder struct {
 	http.ResponseWriter
 	status int
+	taken  net.Conn // the connection, once it was handed over
 }
 
 func (r *recorder) WriteHeader(status int) {
@@ -101,7 +102,7 @@ func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 func (r *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	c, rw, err := http.NewResponseController(r.ResponseWriter).Hijack()
 	if err == nil {
-		r.status = http.StatusSwitchingProtocols
+		r.status, r.taken = http.StatusSwitchingProtocols, c
 		err = c.SetDeadline(time.Time{})
 	}
 	return c, rw, err

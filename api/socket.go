@@ -56,7 +56,10 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request) {
 		return // Accept has answered
 	}
 	conn.SetReadLimit(s.cfg.Limits.Frame)
-	s.hub.connected(c, func() { _ = conn.CloseNow() })
+	if rec, ok := w.(*recorder); ok {
+		// The bare connection: a goodbye under way cannot be cut short otherwise.
+		s.hub.connected(c, func() { _ = rec.taken.Close() })
+	}
 	k := &sock{hub: s.hub, client: c, conn: conn, limits: s.cfg.Limits, subs: make(chan wire.Subscribe), pong: make(chan error, 1)}
 	done := make(chan struct{})
 	go func() {
