@@ -18,7 +18,7 @@ func (s *Store) Append(ctx context.Context, f pulse.Fence, b pulse.StreamBatch) 
 	if b.Empty() {
 		return nil
 	}
-	return s.write(ctx, "store agent's work", func(ctx context.Context, w *work) error {
+	err := s.write(ctx, "store agent's work", func(ctx context.Context, w *work) error {
 		h, err := w.held(ctx, f)
 		if err != nil {
 			return err
@@ -31,16 +31,8 @@ func (s *Store) Append(ctx context.Context, f pulse.Fence, b pulse.StreamBatch) 
 		if err := w.appendEvents(ctx, events); err != nil {
 			return err
 		}
-		sign := "last_sign"
-		if !b.Sign.IsZero() {
-			sign = "coalesce(?, last_sign)"
-		}
-		args := []any{}
-		if !b.Sign.IsZero() {
-			args = append(args, at(b.Sign))
-		}
-		n, err := rows(w.db.NewRaw("UPDATE inbox_tasks SET last_sign = "+sign+" WHERE id = ? AND claim_token = ?"+
-			" AND status IN ('claimed', 'running') AND lease_until > "+w.now(0), append(args, uid(f.TaskID), text(f.Token))...).Exec(ctx))
+		n, err := rows(w.db.NewRaw("UPDATE inbox_tasks SET last_sign = coalesce(?, last_sign) WHERE id = ? AND claim_token = ?"+
+			" AND status IN ('claimed', 'running') AND lease_until > "+w.now(0), at(b.Sign), uid(f.TaskID), text(f.Token)).Exec(ctx))
 		if err != nil {
 			return err
 		}
@@ -49,6 +41,7 @@ func (s *Store) Append(ctx context.Context, f pulse.Fence, b pulse.StreamBatch) 
 		}
 		return w.appendBatch(ctx, f, h, b)
 	})
+	return s.late("append", f, err)
 }
 
 func (w *work) appendBatch(ctx context.Context, f pulse.Fence, h held, b pulse.StreamBatch) error {

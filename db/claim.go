@@ -109,7 +109,16 @@ func (s *Store) Heartbeat(ctx context.Context, f pulse.Fence, lease time.Duratio
 		}
 		return pulse.ErrFenced
 	})
-	return cancelled, err
+	return cancelled, s.late("heartbeat", f, err)
+}
+
+// late logs a write that its fence kept out: a daemon that lost its claim is
+// still at work.
+func (s *Store) late(what string, f pulse.Fence, err error) error {
+	if errors.Is(err, pulse.ErrFenced) {
+		s.log.Warn("a daemon's late write was kept out", "write", what, "task", clip(string(f.TaskID), 60))
+	}
+	return err
 }
 
 // validFence spares the database what cannot be one of its fences.
@@ -149,7 +158,7 @@ func (s *Store) Running(ctx context.Context, f pulse.Fence) error {
 	if !validFence(f) {
 		return pulse.ErrFenced
 	}
-	return s.queue(ctx, "mark task as running", func(ctx context.Context, w *work) error {
+	err := s.queue(ctx, "mark task as running", func(ctx context.Context, w *work) error {
 		h, err := w.held(ctx, f)
 		if err != nil {
 			return err
@@ -173,6 +182,7 @@ func (s *Store) Running(ctx context.Context, f pulse.Fence) error {
 			") WHERE id = $1 AND status IN ('dispatched', 'running')", h.iteration)
 		return err
 	})
+	return s.late("running", f, err)
 }
 
 // Finish stores the result as complete (r.Error == "") or failed, and wakes
@@ -214,7 +224,7 @@ func (s *Store) Finish(ctx context.Context, f pulse.Fence, r pulse.TaskResult) e
 	if errors.Is(err, pulse.ErrFenced) && s.finished(ctx, f) {
 		return nil // the same call won meanwhile, over another connection
 	}
-	return err
+	return s.late("finish", f, err)
 }
 
 func (s *Store) finished(ctx context.Context, f pulse.Fence) bool {
@@ -237,7 +247,7 @@ func (s *Store) Release(ctx context.Context, f pulse.Fence) error {
 	if !validFence(f) {
 		return pulse.ErrFenced
 	}
-	return s.queue(ctx, "hand task back", func(ctx context.Context, w *work) error {
+	err := s.queue(ctx, "hand task back", func(ctx context.Context, w *work) error {
 		h, err := w.held(ctx, f)
 		if err != nil {
 			return err
@@ -256,6 +266,7 @@ func (s *Store) Release(ctx context.Context, f pulse.Fence) error {
 		w.wake(pulse.TopicTasks)
 		return w.unstart(ctx, h.iteration)
 	})
+	return s.late("release", f, err)
 }
 
 const unclaimed = " claim_token = NULL, lease_until = NULL, started_at = NULL, last_sign = NULL"

@@ -1,6 +1,7 @@
 package db
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"os"
@@ -8,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"pulseloop/pulse"
 )
@@ -47,6 +50,22 @@ func TestAClaimReadsNothingButItsOwnRoute(t *testing.T) {
 		t.Errorf("SQLite takes like this:\n%s", got)
 	}
 
+	pg, exec := openSchema(t)
+	exec(`INSERT INTO inbox_tasks (id, kind, route, status, content, media_context, spec, created_at)
+		SELECT gen_random_uuid(), 'x', 'other', 'queued', '', '{}', '{}', now() FROM generate_series(1, 20000)`)
+	exec("ANALYZE inbox_tasks")
+	got = plan(t, pg.reads.DB, "EXPLAIN", pickPostgres)
+	if !strings.Contains(got, "inbox_tasks_queue on inbox_tasks q") || strings.Contains(got, "Seq Scan on inbox_tasks") {
+		t.Errorf("PostgreSQL claims like this:\n%s", got)
+	}
+	if inner := strings.Index(got, "LockRows"); inner < 0 || strings.Contains(got[inner:], "Sort") {
+		t.Errorf("PostgreSQL sorts a route to claim from it:\n%s", got)
+	}
+}
+
+// openSchema opens a migrated store on a schema of its own.
+func openSchema(t *testing.T) (*Store, func(query string)) {
+	t.Helper()
 	url := os.Getenv("PULSE_TEST_DATABASE_URL")
 	if url == "" {
 		if os.Getenv("CI") == "true" {
@@ -72,14 +91,48 @@ func TestAClaimReadsNothingButItsOwnRoute(t *testing.T) {
 	t.Cleanup(func() { exec("DROP SCHEMA " + schema + " CASCADE") })
 	_, err = pg.Migrate(t.Context())
 	must(t, err)
-	exec(`INSERT INTO inbox_tasks (id, kind, route, status, content, media_context, spec, created_at)
-		SELECT gen_random_uuid(), 'x', 'other', 'queued', '', '{}', '{}', now() FROM generate_series(1, 20000)`)
-	exec("ANALYZE inbox_tasks")
-	got = plan(t, pg.reads.DB, "EXPLAIN", pickPostgres)
-	if !strings.Contains(got, "inbox_tasks_queue on inbox_tasks q") || strings.Contains(got, "Seq Scan on inbox_tasks") {
-		t.Errorf("PostgreSQL claims like this:\n%s", got)
+	return pg, exec
+}
+
+// TestNotificationsAreCoalesced counts what goes over the wire while commits
+// come as fast as they can: the first at once, then one every few
+// milliseconds, however many commits there are.
+func TestNotificationsAreCoalesced(t *testing.T) {
+	s, _ := openSchema(t)
+	cfg, err := pgx.ParseConfig(s.cfg.URL)
+	must(t, err)
+	conn, err := pgx.ConnectConfig(t.Context(), cfg)
+	must(t, err)
+	defer conn.Close(t.Context())
+	if _, err := conn.Exec(t.Context(), "LISTEN "+wakeChannel); err != nil {
+		t.Fatal(err)
 	}
-	if inner := strings.Index(got, "LockRows"); inner < 0 || strings.Contains(got[inner:], "Sort") {
-		t.Errorf("PostgreSQL sorts a route to claim from it:\n%s", got)
+	const announcements = 5000
+	start := time.Now()
+	for range announcements {
+		s.announce(topicSet{pulse.TopicTasks: {}, pulse.TopicEvents: {}})
+	}
+	atMost := int(time.Since(start)/notifyGap) + 3
+	s.announce(topicSet{pulse.TopicInbound: {}}) // the last word
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	defer cancel()
+	n, first := 0, ""
+	for last := false; !last; {
+		note, err := conn.WaitForNotification(ctx)
+		must(t, err)
+		sender, topics, _ := strings.Cut(note.Payload, ":")
+		if sender != s.news.me {
+			continue
+		}
+		if n++; n == 1 {
+			first = topics
+		}
+		last = strings.Contains(topics, string(pulse.TopicInbound))
+	}
+	if n > atMost {
+		t.Errorf("%d notifications for %d announcements, want at most %d", n, announcements, atMost)
+	}
+	if !strings.Contains(first, "events") || !strings.Contains(first, "tasks") {
+		t.Errorf("the first says %q: topics of one moment go together", first)
 	}
 }
