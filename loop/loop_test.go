@@ -484,3 +484,39 @@ func TestBadStarts(t *testing.T) {
 		}
 	}
 }
+
+// ending is a store whose Runner is told to end as soon as it has taken a
+// session.
+type ending struct {
+	loop.Store
+	end context.CancelFunc
+}
+
+func (e ending) Take(ctx context.Context, token string, lease time.Duration) (pulse.Session, time.Time, error) {
+	s, due, err := e.Store.Take(ctx, token, lease)
+	e.end()
+	return s, due, err
+}
+
+func (e ending) Apply(ctx context.Context, g pulse.Guard, c pulse.Change) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return e.Store.Apply(ctx, g, c)
+}
+
+func TestAStepIsFinishedWhenTheRunnerEnds(t *testing.T) {
+	w := newWorld(t)
+	id := w.start()
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	r := loop.NewRunner(loop.RunnerConfig{Config: loop.Config{Clock: func() time.Time { return w.now }}, Store: ending{w.store, end},
+		Reaper: w.store, Words: looptest.Words{}, Prompts: recall.New(w.store, recall.Config{})})
+	if did, err := r.RunOnce(ctx); !did || err != nil {
+		t.Fatalf("did %t, %v", did, err)
+	}
+	s, err := w.store.Session(t.Context(), id)
+	if err != nil || s.Status != pulse.SessionRunning || s.StepToken != "" {
+		t.Errorf("the session is %s and held by %q (%v)", s.Status, s.StepToken, err)
+	}
+}

@@ -107,8 +107,23 @@ func (r *Runner) stepping(ctx context.Context, again chan struct{}) {
 	}
 }
 
-// RunOnce takes one due session and does one step. did is false if none was due.
+// stepGrace is what a step under way gets when the Runner is ended.
+const stepGrace = 5 * time.Second
+
+// finishing is a context for a step: cut off between taking a session and
+// writing it, the step would keep the session from everybody until its hold
+// ends.
+func finishing(ctx context.Context) (context.Context, func()) {
+	step, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(stepGrace, cancel) })
+	return step, func() { stop(); cancel() }
+}
+
+// RunOnce takes one due session and does one step. did is false if none was
+// due. A step that was begun is finished, also when ctx ends.
 func (r *Runner) RunOnce(ctx context.Context) (did bool, err error) {
+	ctx, done := finishing(ctx)
+	defer done()
 	token := pulse.NewUUID(r.cfg.Clock())
 	s, _, err := r.store.Take(ctx, token, r.cfg.Lease)
 	if errors.Is(err, pulse.ErrNone) {
