@@ -235,7 +235,9 @@ func (a *app) wireFront(ctx context.Context, p parts) error {
 	router := bot.New(bot.Config{Inbox: a.store, People: a.store, Reader: a.store, Store: a.store, Doer: a.actions,
 		Adapters: a.adapters, Waker: a.store, Log: a.log})
 	a.runs["router"] = router.Run
-	a.runs["dispatcher"] = notify.NewDispatcher(a.store, notify.Config{Senders: a.senders, Waker: a.store, Redact: a.redactor.String, Log: a.log}).Run
+	// A crash in the middle of a delivery silences its chat until the lease ends, so it is no longer than a task's.
+	a.runs["dispatcher"] = notify.NewDispatcher(a.store, notify.Config{Senders: a.senders, Waker: a.store, Redact: a.redactor.String,
+		SendTimeout: 20 * time.Second, Lease: 30 * time.Second, Log: a.log}).Run
 	a.runs["progress"] = notify.NewProgress(a.store, notify.ProgressConfig{Waker: a.store, Log: a.log, Interval: a.progressInterval()}).Run
 	server, err := api.New(api.Config{Doer: a.actions, Reader: a.store, Feed: a.store, Registrar: a.projects, Pairer: pairer{a.store},
 		Token: a.token, TokenFile: tokenFile(a.cfg), Listen: a.cfg.HTTP.Listen, Listening: p.onReady, AllowedHosts: a.cfg.HTTP.AllowedHosts,
