@@ -45,7 +45,7 @@ func probeAll(ctx context.Context, all map[string]cli.Backend) []cli.Probe {
 }
 
 // defaultAgent is the configured one, else the first that is ready, else
-// fallback.
+// fallback; "" as fallback means none.
 func defaultAgent(ctx context.Context, c configs.Config, all map[string]cli.Backend, fallback string) (string, cli.Probe) {
 	if c.Agent != "" {
 		return c.Agent, all[c.Agent].Probe(ctx)
@@ -56,6 +56,9 @@ func defaultAgent(ctx context.Context, c configs.Config, all map[string]cli.Back
 		if p := all[name].Probe(ctx); p.Ready() {
 			return name, p
 		}
+	}
+	if fallback == "" {
+		return "", cli.Probe{}
 	}
 	return fallback, all[fallback].Probe(ctx)
 }

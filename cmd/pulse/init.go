@@ -184,7 +184,7 @@ func (o *options) askRepo(ctx context.Context, a *asker, s *setup) (name string,
 func (o *options) chooseAgent(ctx context.Context, s *setup) error {
 	cfg, err := configs.Load(os.DevNull, o.env)
 	if err != nil {
-		return fmt.Errorf("read the environment: %w", err)
+		return unusable(err)
 	}
 	all := backends(cfg)
 	if s.agent == "" {

@@ -50,11 +50,16 @@ type options struct {
 // load reads the configuration; what is wrong with it is the user's to fix.
 func (o *options) load() (configs.Config, error) {
 	c, err := configs.Load(o.config, o.env)
-	if err != nil {
-		return c, &pulse.Error{Code: pulse.CodeInvalid, Message: "the configuration cannot be used:\n" + err.Error(),
-			Hint: "pulse.example.yaml shows every key; `pulse doctor` checks the whole set-up"}
+	return c, unusable(err)
+}
+
+// unusable tells what is wrong with a configuration.
+func unusable(err error) error {
+	if err == nil {
+		return nil
 	}
-	return c, nil
+	return &pulse.Error{Code: pulse.CodeInvalid, Message: "the configuration cannot be used:\n" + err.Error(),
+		Hint: "pulse.example.yaml shows every key; `pulse doctor` checks the whole set-up"}
 }
 
 // logger writes to standard error as the configuration says.
