@@ -147,7 +147,7 @@ func (r *run) checkpoint(ctx context.Context, tree worktree.Tree, res *pulse.Tas
 	}
 	body += fmt.Sprintf("Pulse-Session: %s\nPulse-Iteration: %d", r.task.SessionID, r.task.MediaContext.IterationNumber)
 	clean := r.d.cfg.Redactor.String
-	cp, err := r.d.cfg.Trees.Checkpoint(ctx, tree, worktree.Save{Subject: clean(r.task.Spec.Subject), Body: clean(body)})
+	cp, err := r.d.cfg.Trees.Checkpoint(ctx, tree, worktree.Save{Subject: clean(r.task.Spec.Subject), Body: clean(body), Since: r.task.Spec.Since})
 	if err != nil {
 		f := failure(fmt.Errorf("save the work: %w", err))
 		if res.Error == "" {

@@ -105,7 +105,7 @@ func parseToolEvent(line []byte, now time.Time) (ToolEvent, bool) {
 		Name       string         `json:"name"`
 		CallID     string         `json:"call_id"`
 		Arguments  map[string]any `json:"arguments"`
-		DurationMS *float64       `json:"duration_ms"`
+		DurationMS any            `json:"duration_ms"`
 	}
 	if !cli.Decode(line, &raw) || raw.Type != "tool_call" {
 		return ToolEvent{}, false
@@ -118,8 +118,8 @@ func parseToolEvent(line []byte, now time.Time) (ToolEvent, bool) {
 	default:
 		return ToolEvent{}, false
 	}
-	if raw.DurationMS != nil {
-		e.Attributes["duration_ms"] = strconv.FormatFloat(*raw.DurationMS, 'f', -1, 64)
+	if ms, ok := raw.DurationMS.(float64); ok {
+		e.Attributes["duration_ms"] = plainValue(ms)
 	}
 	return e, true
 }
