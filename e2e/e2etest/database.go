@@ -19,8 +19,14 @@ func Databases(t *testing.T, test func(t *testing.T, database string)) {
 	})
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
-		test(t, dbtest.NewPostgres(t).Config.URL)
+		test(t, Postgres(t))
 	})
+}
+
+// Postgres is a schema of its own for Options.Database, for what needs PostgreSQL.
+func Postgres(t testing.TB) string {
+	t.Helper()
+	return dbtest.NewPostgres(t).Config.URL
 }
 
 // DB opens the program's database past the program.
