@@ -434,12 +434,14 @@ func TestStoppingSaysSo(t *testing.T) {
 
 // A peer that takes nothing any more cannot keep the server from stopping.
 func TestStoppingDespiteAStuckPeer(t *testing.T) {
-	r := serve(t, func(c *api.Config) { c.Limits.Shutdown, c.Limits.SocketWrite = 100*time.Millisecond, time.Hour })
+	r := serve(t, func(c *api.Config) {
+		c.Limits.Shutdown, c.Limits.SocketWrite, c.Limits.SocketBytes = 100*time.Millisecond, time.Hour, 1<<20
+	})
 	s := r.session(pulse.Session{})
 	p := r.dial()
 	p.subscribe(`{"type":"subscribe","all":true}`)
-	for range 64 {
-		r.Emit(s.ID, pulse.Event{Type: pulse.EventSessionChanged, Data: map[string]any{"text": strings.Repeat("x", 1<<20)}})
+	for range 32 {
+		r.Emit(s.ID, pulse.Event{Type: pulse.EventSessionChanged, Data: map[string]any{"text": strings.Repeat("x", 512<<10)}})
 	}
 	eventually(t, "the peer is stuck", func() bool {
 		return strings.Contains(string(r.want(200, "GET", "/metrics", "", nil).body), "pulse_ws_slow_closed_total 1\n")
