@@ -50,10 +50,10 @@ func realWorld(t *testing.T, backend cli.Backend) (w *world, repo string) {
 	return w, repo
 }
 
-func (w *world) goal(repo, agentName string, iteration int, session pulse.SessionID) (pulse.Task, pulse.StreamBatch) {
+func (w *world) goal(repo, agentName string, iteration int, session pulse.SessionID, since string) (pulse.Task, pulse.StreamBatch) {
 	w.t.Helper()
 	return w.over(w.queue.Add(pulse.Task{SessionID: session, Content: "# Goal\n\nadd a health endpoint\n", MediaContext: pulse.MediaContext{IterationNumber: iteration},
-		Spec: pulse.TaskSpec{Role: pulse.RolePulsing, Agent: agentName, RepoPath: repo, Branch: "pulse/add-health-12345678", Subject: "feat: add a health endpoint"}}))
+		Spec: pulse.TaskSpec{Role: pulse.RolePulsing, Agent: agentName, RepoPath: repo, Branch: "pulse/add-health-12345678", Subject: "feat: add a health endpoint", Since: since}}))
 }
 
 const script = `
@@ -80,7 +80,7 @@ func TestScriptedAgentInARealWorktree(t *testing.T) {
 	}
 	w, repo := realWorld(t, scripted.New(scripted.Config{Self: self, Args: []string{}, Script: file, Env: []string{playScripted + "=1"}}))
 	w.start()
-	task, s := w.goal(repo, "scripted", 1, "")
+	task, s := w.goal(repo, "scripted", 1, "", "")
 	r := task.Result
 	if task.Status != pulse.TaskComplete || !strings.Contains(r.FinalText, "<signal>CONTINUE</signal>") || r.Usage.InputTokens != 100 || r.Usage.CostMicros != 10_000 {
 		t.Fatalf("task %+v, result %+v", task, r)
@@ -108,7 +108,7 @@ func TestScriptedAgentInARealWorktree(t *testing.T) {
 	if s.Thoughts[0].Seq >= s.Tools[0].Seq || s.Tools[0].Seq >= s.Messages[0].Seq {
 		t.Errorf("out of order: %+v", s)
 	}
-	second, _ := w.goal(repo, "scripted", 2, task.SessionID)
+	second, _ := w.goal(repo, "scripted", 2, task.SessionID, r.Commit)
 	if second.Result.Commits != 1 || git(t, repo, "rev-parse", branch+"~1") != r.Commit || git(t, repo, "show", branch+":health.go") != "package app\n// done" {
 		t.Errorf("second iteration %+v", second.Result)
 	}
@@ -118,7 +118,7 @@ func TestCommandInARealWorktree(t *testing.T) {
 	w, repo := realWorld(t, command.New(command.Config{Command: []string{"/bin/sh", "-c",
 		`cat >prompt.txt; git add prompt.txt && git -c user.name=a -c user.email=a@b commit -q -m "docs: my own"; echo more >more.txt; echo "All done. <signal>COMPLETE</signal>"`}}))
 	w.start()
-	task, s := w.goal(repo, "command", 1, "")
+	task, s := w.goal(repo, "command", 1, "", "")
 	r := task.Result
 	if task.Status != pulse.TaskComplete || r.Commits != 2 || !slices.Equal(r.FilesChanged, []string{"more.txt", "prompt.txt"}) || !strings.Contains(r.FinalText, "COMPLETE") {
 		t.Fatalf("task %+v, result %+v", task, r)

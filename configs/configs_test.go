@@ -86,6 +86,7 @@ func TestBadConfigurationNamesTheKey(t *testing.T) {
 		"unknown key":       {yaml: "telegramm: {}\n", want: "telegramm"},
 		"duplicate key":     {yaml: "agent: codex\nagent: claude\n", want: "agent"},
 		"wrong type":        {yaml: "daemon: {slots: many}\n", want: "slots"},
+		"short lease":       {yaml: "daemon: {lease: 1s}\n", want: "daemon.lease: is 1s; write a duration from 2s"},
 		"not yaml":          {yaml: "a: [", want: "pulse.yaml"},
 		"bad listen":        {yaml: "http: {listen: nowhere}\n", want: "http.listen"},
 		"unknown agent":     {yaml: "agent: gpt\n", want: "agent: there is no agent"},

@@ -21,7 +21,7 @@ func Defaults(home string) Config {
 		DataDir: filepath.Join(home, ".local", "share", "pulse"), AllowedRoots: []string{home},
 		HTTP:   HTTP{Listen: "127.0.0.1:3002"},
 		Loop:   Loop{MaxIterations: 10, SilenceLimit: 5 * time.Minute},
-		Daemon: Daemon{Slots: 2, ShutdownGrace: 10 * time.Second},
+		Daemon: Daemon{Slots: 2, ShutdownGrace: 10 * time.Second, Lease: 30 * time.Second},
 		Log:    Log{Level: "info", Format: "text"},
 	}
 }

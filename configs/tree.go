@@ -65,6 +65,9 @@ type Loop struct {
 type Daemon struct {
 	Slots         int           `yaml:"slots"`
 	ShutdownGrace time.Duration `yaml:"shutdown_grace"`
+	// Lease is how long what a process holds (tasks, steps, messages on their way) stays held after its last sign. The
+	// programs on one database must agree on it.
+	Lease time.Duration `yaml:"lease"`
 }
 
 // Log is what the program says of itself, on standard error.

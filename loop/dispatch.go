@@ -69,7 +69,7 @@ func (r *Runner) dispatched(s pulse.Session, p pulse.Project, prep Prepared, num
 		MediaContext: pulse.MediaContext{PulseSessionID: s.ID, IterationNumber: number, ProjectID: p.ID,
 			BranchName: s.BranchName, SliceID: prep.Slice.ID},
 		Spec: pulse.TaskSpec{Role: s.Role, Agent: s.Agent, RepoPath: p.Path, ProjectName: p.Name,
-			Branch: s.BranchName, BaseBranch: s.BaseBranch, ParentTurn: parent,
+			Branch: s.BranchName, BaseBranch: s.BaseBranch, Since: s.HeadCommit, ParentTurn: parent,
 			Subject: subject(s, number), SilenceLimit: r.cfg.SilenceLimit},
 		CreatedAt: now,
 	}

@@ -208,6 +208,7 @@ type TaskSpec struct {
 	ProjectName  string        `json:"project_name"`
 	Branch       string        `json:"branch"`
 	BaseBranch   string        `json:"base_branch,omitempty"`
+	Since        string        `json:"since,omitempty"` // the last commit on record for the session; work counts from there
 	ParentTurn   TurnID        `json:"parent_turn,omitempty"`
 	Subject      string        `json:"subject"` // Conventional Commit subject of the checkpoint
 	SilenceLimit time.Duration `json:"silence_limit"`

@@ -58,7 +58,7 @@ func (t *Trees) Checkpoint(ctx context.Context, tree Tree, save Save) (Checkpoin
 		return Checkpoint{}, fmt.Errorf("checkpoint %s: %w", rec.Key, err)
 	}
 	cp := Checkpoint{Commit: w.head, Notes: w.notes, Archived: w.archived}
-	if err := t.describeChange(ctx, h, w, &cp); err != nil {
+	if err := t.describeChange(ctx, h, t.countedFrom(ctx, h, rec, w, save.Since), w.head, &cp); err != nil {
 		return Checkpoint{}, fmt.Errorf("checkpoint %s: %w", rec.Key, err)
 	}
 	note, published, err := t.publish(ctx, h, rec, w.head)
@@ -265,13 +265,28 @@ func (t *Trees) unreached(ctx context.Context, h home, rec record, id, head stri
 	return out != "", nil
 }
 
-// describeChange counts commits and lists files between two checkpoints.
-func (t *Trees) describeChange(ctx context.Context, h home, w work, cp *Checkpoint) error {
+// countedFrom is the commit after which work is new to the caller: the one they have on record, if the branch goes through
+// it. A record of something else (a tree that was made anew) counts from the last checkpoint.
+func (t *Trees) countedFrom(ctx context.Context, h home, rec record, w work, since string) string {
+	if since == "" {
+		return rec.BaseCommit
+	}
+	if !hexID.MatchString(since) {
+		return w.old
+	}
+	if ok, err := t.isAncestor(ctx, h, since, w.head); err != nil || !ok {
+		return w.old
+	}
+	return since
+}
+
+// describeChange counts commits and lists files between two commits.
+func (t *Trees) describeChange(ctx context.Context, h home, old, head string, cp *Checkpoint) error {
 	cp.Files = []string{}
-	if w.old == w.head {
+	if old == head {
 		return nil
 	}
-	count, err := t.git.text(ctx, call{gitDir: h.store(), args: []string{"rev-list", "--count", w.head, "--not", w.old}})
+	count, err := t.git.text(ctx, call{gitDir: h.store(), args: []string{"rev-list", "--count", head, "--not", old}})
 	if err != nil {
 		return fmt.Errorf("count commits: %w", err)
 	}
@@ -279,7 +294,7 @@ func (t *Trees) describeChange(ctx context.Context, h home, w work, cp *Checkpoi
 		return fmt.Errorf("count commits: %w", err)
 	}
 	raw, err := t.git.list(ctx, call{gitDir: h.store(), args: []string{"diff-tree", "-r", "-z", "--raw", "--no-renames",
-		"--no-ext-diff", "--no-textconv", "--ignore-submodules=none", w.old, w.head}})
+		"--no-ext-diff", "--no-textconv", "--ignore-submodules=none", old, head}})
 	if err != nil {
 		return fmt.Errorf("list changed files: %w", err)
 	}

@@ -138,7 +138,7 @@ func TestCheckpointAfterACrashInTheMiddle(t *testing.T) {
 	f.must(os.Rename(old, filepath.Join(tree.Path, ".git")))
 	f.must(os.MkdirAll(h.intake("s1"), 0o700))
 	cp := f.checkpoint()
-	if cp.Commit != w.head || cp.Commits != 0 || !cp.Published || len(cp.Archived) != 0 {
+	if cp.Commit != w.head || cp.Commits != 2 || !cp.Published || len(cp.Archived) != 0 {
 		t.Errorf("checkpoint = %+v, want head %s", cp, w.head)
 	}
 	f.must(os.Rename(filepath.Join(tree.Path, ".git"), h.retired("s1")))

@@ -26,6 +26,8 @@ type field struct {
 	canary string // a file that exists once something of the agent's was run
 	script string // a program that makes the canary
 	tree   Tree
+
+	reported string // the last checkpoint that the caller heard of
 }
 
 const branch = "pulse/work-1"
@@ -109,8 +111,9 @@ func (f *field) ensure() Tree {
 
 func (f *field) checkpoint() Checkpoint {
 	f.t.Helper()
-	cp, err := f.trees.Checkpoint(f.t.Context(), f.tree, Save{Subject: "feat: work", Body: "why"})
+	cp, err := f.trees.Checkpoint(f.t.Context(), f.tree, Save{Subject: "feat: work", Body: "why", Since: f.reported})
 	f.must(err)
+	f.reported = cp.Commit
 	return cp
 }
 

@@ -51,13 +51,16 @@ type Tree struct {
 type Save struct {
 	Subject string
 	Body    string
+	// Since is the last commit that the caller has on record; what came after it is counted. A process that died between a
+	// checkpoint and the report of it leaves commits that nobody heard of. Empty: the commit that the tree was made from.
+	Since string
 }
 
 // Checkpoint is what one call of Trees.Checkpoint found and kept.
 type Checkpoint struct {
 	Commit    string   // head afterwards; the previous one when nothing changed
-	Commits   int      // new commits since the last checkpoint, the agent's own included
-	Files     []string // paths changed since the last checkpoint, sorted
+	Commits   int      // new commits since Save.Since, the agent's own included
+	Files     []string // paths changed since then, sorted
 	Published bool     // the person's branch is at Commit
 	Notes     []string // sentences for a person: what was left out, refused, archived
 	Archived  []string // refs in our store that were made for work outside the branch

@@ -73,6 +73,31 @@ func TestCheckpointWithoutChanges(t *testing.T) {
 	}
 }
 
+// TestWorkNobodyHeardOf counts what a process saved before it died and could not report.
+func TestWorkNobodyHeardOf(t *testing.T) {
+	f := newField(t)
+	f.ensure()
+	f.write(f.tree.Path, "x", "1")
+	first := f.checkpoint()
+	f.write(f.tree.Path, "y", "2")
+	lost := f.checkpoint()
+	save := func(since string) Checkpoint {
+		t.Helper()
+		cp, err := f.trees.Checkpoint(t.Context(), f.tree, Save{Since: since})
+		f.must(err)
+		return cp
+	}
+	for since, want := range map[string][]string{first.Commit: {"y"}, "": {"x", "y"}, lost.Commit: {}, "no commit": {}, strings.Repeat("a", 40): {}} {
+		if cp := save(since); cp.Commit != lost.Commit || cp.Commits != len(want) || !slices.Equal(cp.Files, want) {
+			t.Errorf("since %q: %+v, want %q", since, cp, want)
+		}
+	}
+	f.write(f.tree.Path, "z", "3")
+	if cp := save(first.Commit); cp.Commits != 2 || !slices.Equal(cp.Files, []string{"y", "z"}) {
+		t.Errorf("with work of the second attempt: %+v", cp)
+	}
+}
+
 func TestContentIsStoredByteForByte(t *testing.T) {
 	f := newField(t)
 	f.write(f.repo, ".gitattributes", "* text=auto eol=crlf\n*.bin filter=lfs diff=lfs merge=lfs -text\n*.k ident\n*.u working-tree-encoding=UTF-16\n")

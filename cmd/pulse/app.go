@@ -120,7 +120,7 @@ func (a *app) openStore(ctx context.Context) (*db.Store, error) {
 func sqliteFile(c configs.Config) string { return filepath.Join(c.DataDir, "pulse.db") }
 
 func (a *app) wireLoop(agentName string, p parts) {
-	cfg := loop.Config{Log: a.log, MaxIterations: a.cfg.Loop.MaxIterations, SilenceLimit: a.cfg.Loop.SilenceLimit, DefaultAgent: agentName,
+	cfg := loop.Config{Log: a.log, MaxIterations: a.cfg.Loop.MaxIterations, SilenceLimit: a.cfg.Loop.SilenceLimit, DefaultAgent: agentName, Lease: a.cfg.Daemon.Lease,
 		Agents: slices.Sorted(maps.Keys(a.backends))}
 	a.actions = loop.NewActions(a.store, notify.Words{}, cfg)
 	inspect := func(ctx context.Context, path string) (string, string, error) {
@@ -198,7 +198,7 @@ func (a *app) wireDaemon() error {
 	host, _ := os.Hostname()
 	d := agent.New(agent.Config{ID: id, Host: host, Version: version, Queue: a.store, Registry: a.store, Waker: a.store, Trees: trees,
 		Backends: a.backends, StateDir: filepath.Join(a.cfg.DataDir, "run"), Models: models, Redactor: a.redactor, Log: a.log,
-		Slots: a.cfg.Daemon.Slots, ShutdownGrace: a.cfg.Daemon.ShutdownGrace})
+		Slots: a.cfg.Daemon.Slots, ShutdownGrace: a.cfg.Daemon.ShutdownGrace, Lease: a.cfg.Daemon.Lease})
 	a.runs["daemon"] = d.Run
 	return nil
 }
@@ -237,7 +237,7 @@ func (a *app) wireFront(ctx context.Context, p parts) error {
 	a.runs["router"] = router.Run
 	// A crash in the middle of a delivery silences its chat until the lease ends, so it is no longer than a task's.
 	a.runs["dispatcher"] = notify.NewDispatcher(a.store, notify.Config{Senders: a.senders, Waker: a.store, Redact: a.redactor.String,
-		SendTimeout: 20 * time.Second, Lease: 30 * time.Second, Log: a.log}).Run
+		SendTimeout: a.cfg.Daemon.Lease * 2 / 3, Lease: a.cfg.Daemon.Lease, Log: a.log}).Run
 	a.runs["progress"] = notify.NewProgress(a.store, notify.ProgressConfig{Waker: a.store, Log: a.log, Interval: a.progressInterval()}).Run
 	server, err := api.New(api.Config{Doer: a.actions, Reader: a.store, Feed: a.store, Registrar: a.projects, Pairer: pairer{a.store},
 		Token: a.token, TokenFile: tokenFile(a.cfg), Listen: a.cfg.HTTP.Listen, Listening: p.onReady, AllowedHosts: a.cfg.HTTP.AllowedHosts,
