@@ -17,6 +17,7 @@ import (
 
 	"pulseloop/agent"
 	"pulseloop/agent/cli"
+	"pulseloop/agent/tracing"
 	"pulseloop/agent/worktree"
 	"pulseloop/api"
 	"pulseloop/bot"
@@ -195,12 +196,33 @@ func (a *app) wireDaemon() error {
 	for name, c := range a.cfg.Agents {
 		models[name] = c.Model
 	}
+	traces, err := a.traces()
+	if err != nil {
+		return err
+	}
 	host, _ := os.Hostname()
 	d := agent.New(agent.Config{ID: id, Host: host, Version: version, Queue: a.store, Registry: a.store, Waker: a.store, Trees: trees,
 		Backends: a.backends, StateDir: filepath.Join(a.cfg.DataDir, "run"), Models: models, Redactor: a.redactor, Log: a.log,
-		Slots: a.cfg.Daemon.Slots, ShutdownGrace: a.cfg.Daemon.ShutdownGrace, Lease: a.cfg.Daemon.Lease})
+		Slots: a.cfg.Daemon.Slots, ShutdownGrace: a.cfg.Daemon.ShutdownGrace, Lease: a.cfg.Daemon.Lease,
+		Observers: traces.Observe})
 	a.runs["daemon"] = d.Run
 	return nil
+}
+
+// traces is where runs are told of as spans: nowhere, unless the usual
+// variable names a collector.
+func (a *app) traces() (*tracing.Exporter, error) {
+	endpoint, _ := a.o.env("OTEL_EXPORTER_OTLP_ENDPOINT")
+	e, err := tracing.New(context.Background(), tracing.Config{Endpoint: endpoint, ServiceVersion: version, Log: a.log})
+	if err != nil {
+		return nil, err
+	}
+	a.closers = append(a.closers, func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		return e.Shutdown(ctx)
+	})
+	return e, nil
 }
 
 // daemonID is the same at every start: the worktrees in the data directory
