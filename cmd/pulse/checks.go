@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
+	"time"
 
 	"pulseloop/agent/worktree"
 	"pulseloop/api/client"
@@ -62,14 +63,16 @@ func checkDataDir(_ context.Context, cfg configs.Config) []finding {
 // diskFloor is the free space below which a run is likely to end in the middle.
 const diskFloor = 1 << 30
 
-func checkDisk(_ context.Context, cfg configs.Config) []finding {
+func checkDisk(_ context.Context, cfg configs.Config) []finding { return checkRoom(cfg, diskFloor) }
+
+func checkRoom(cfg configs.Config, floor uint64) []finding {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(cfg.DataDir, &st); err != nil {
 		return []finding{warn("free space is unknown: "+err.Error(), "make sure that data_dir exists")}
 	}
 	free := st.Bavail * uint64(st.Bsize)
 	text := fmt.Sprintf("%.1f GiB free", float64(free)/(1<<30))
-	if free < diskFloor {
+	if free < floor {
 		return []finding{fail(text, "make room on the disk of "+cfg.DataDir+", or set data_dir to another one")}
 	}
 	return []finding{ok(text)}
@@ -119,6 +122,9 @@ func checkDatabase(ctx context.Context, cfg configs.Config) []finding {
 
 // running reports whether a pulse answers at the configured address.
 func running(ctx context.Context, cfg configs.Config) bool {
+	// Another program may have the port, and listen without a word.
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
 	c, err := client.New(client.Config{BaseURL: baseURL(cfg)})
 	return err == nil && c.Health(ctx) == nil
 }
