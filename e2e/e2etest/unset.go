@@ -13,3 +13,9 @@ func (p *Pulse) Unsetenv(names ...string) {
 		return slices.Contains(names, name)
 	})
 }
+
+// Write puts a file into the home.
+func (p *Pulse) Write(name, content string) {
+	p.t.Helper()
+	p.write(name, content)
+}

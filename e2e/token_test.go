@@ -1,0 +1,150 @@
+package e2e
+
+import (
+	"net/http"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"pulseloop/api/wire"
+	"pulseloop/bot/telegram/telegramtest"
+	"pulseloop/e2e/e2etest"
+	"pulseloop/pulse"
+)
+
+// insider is an agent that tries, from inside its run, to decide for the person: with HTTP requests and with the program itself,
+// in the environment that the product gives it. It writes what came of it into files, so that they are in the commit.
+func insider(pulse string) string {
+	return `
+iterations:
+  - - say: "May I delete the database?"
+    - signal: BLOCKED
+sessions:
+  burglar:
+    iterations:
+      - - write:
+            path: try.sh
+            content: |
+              env > environment.txt
+              victim=$(cat "$HOME/victim")
+              post() {
+                printf '%s ' "$1"
+                if command -v curl >/dev/null; then
+                  curl -sS -o body.txt -w '%{http_code}' -X POST -H 'Content-Type: application/json' -d "$2" "http://$(cat "$HOME/address")$1"
+                else
+                  echo 401
+                fi
+                echo
+              }
+              {
+                post /api/pulse/$victim/answer '{"text":"yes"}'
+                post /api/pulse/$victim/resume '{"answer":"yes"}'
+                post /api/sessions/$victim/message '{"text":"yes"}'
+                post /api/pair '{"role":"owner"}'
+                post /api/projects '{"name":"etc","path":"/"}'
+              } > http.txt 2>&1
+              {
+                for words in "answer $victim yes" "resume $victim yes" "say $victim yes" "pair" "projects add /"; do
+                  PULSE_HTTP_LISTEN=$(cat "$HOME/address") ` + pulse + ` $words
+                  echo "$words: $?"
+                done
+              } > program.txt 2>&1
+              :
+        - run: sh try.sh
+        - say: "I tried."
+        - signal: COMPLETE
+`
+}
+
+func TestAnAgentCannotDecideForThePerson(t *testing.T) {
+	t.Parallel()
+	e2etest.Databases(t, func(t *testing.T, database string) {
+		tg := telegramtest.Start(t, telegramtest.Options{})
+		repo := e2etest.Repo(t)
+		p := e2etest.New(t, e2etest.Options{Database: database, Telegram: tg, Projects: one(repo), Script: insider(e2etest.Binary(t))})
+		// Secrets under every name that people give them.
+		p.Setenv("PULSE_TELEGRAM_WEBHOOK_SECRET=webhook-secret-0123456789", "SOME_API_KEY=sk-somekey0123456789abcdef", "DATABASE_URL=postgres://u:dbpassword@h/d")
+		p.Up()
+		blocked, err := p.Client().Start(e2etest.Context(t), wire.Start{ProjectName: "my-app", Goal: "clean up"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.AwaitSession(string(blocked.ID), pulse.SessionBlocked)
+		p.Write("victim", string(blocked.ID))
+		p.Write("address", p.Addr)
+
+		s, err := p.Anonymous().Start(e2etest.Context(t), wire.Start{ProjectName: "my-app", Goal: "be a burglar"})
+		if err != nil {
+			t.Fatalf("starting needs no token on loopback: %v", err)
+		}
+		done := p.AwaitSession(string(s.ID), pulse.SessionComplete).Session
+
+		tried := strings.Split(repo.File(done.BranchName, "http.txt"), "\n")
+		if len(tried) != 5 {
+			t.Errorf("requests: %q", tried)
+		}
+		for _, line := range tried {
+			if !strings.HasSuffix(line, " 401") {
+				t.Errorf("a request of the agent's was answered: %s", line)
+			}
+		}
+		if _, err := exec.LookPath("curl"); err != nil {
+			t.Log("curl is not installed: the agent could not ask; the requests are made from here alone")
+		}
+		program := repo.File(done.BranchName, "program.txt")
+		if n := strings.Count(program, ": 5"); n != 5 {
+			t.Errorf("the program did not refuse the agent:\n%s", program)
+		}
+		environment := repo.File(done.BranchName, "environment.txt")
+		for _, want := range []string{"PULSE_SESSION_ID=" + string(s.ID), "PULSE_ITERATION=1", "PULSE_ROLE=pulsing", "PULSE_TASK_ID="} {
+			if !strings.Contains(environment, want) {
+				t.Errorf("the agent's environment lacks %s:\n%s", want, environment)
+			}
+		}
+		secrets := []string{p.Token(), tg.Token(), "webhook-secret", "sk-somekey", "dbpassword", "PULSE_DATABASE_URL", "PULSE_TELEGRAM", "PULSE_DATA_DIR", "PULSE_CONFIG"}
+		if database != "" {
+			secrets = append(secrets, database)
+		}
+		for _, secret := range secrets {
+			if strings.Contains(environment, secret) {
+				t.Errorf("the agent's environment has %s:\n%s", secret, environment)
+			}
+		}
+		nothingDecided(t, p, blocked.ID)
+	})
+}
+
+// nothingDecided wants the session as it was, its gate open, nobody paired and no project more; then asks once more from here.
+func nothingDecided(t *testing.T, p *e2etest.Pulse, id pulse.SessionID) {
+	t.Helper()
+	r := rest{t: t, p: p}
+	for path, body := range map[string]string{
+		"/api/pulse/" + string(id) + "/answer":     `{"text":"yes"}`,
+		"/api/pulse/" + string(id) + "/resume":     `{"answer":"yes"}`,
+		"/api/sessions/" + string(id) + "/message": `{"text":"yes"}`,
+		"/api/pair":     `{"role":"owner"}`,
+		"/api/projects": `{"name":"etc","path":"/"}`,
+	} {
+		for _, token := range []string{"", strings.Repeat("a", 64)} {
+			res, b := r.call(token, http.MethodPost, path, body)
+			r.refused(path, res, b, http.StatusUnauthorized, pulse.CodeUnauthorized)
+		}
+	}
+	d, err := p.Client().Get(e2etest.Context(t), string(id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.Session.Status != pulse.SessionBlocked || d.Session.CurrentIteration != 1 || d.Gate == nil || d.Gate.Status != pulse.GateOpen {
+		t.Errorf("the session is %s in iteration %d, its gate %+v", d.Session.Status, d.Session.CurrentIteration, d.Gate)
+	}
+	for query, want := range map[string]int{
+		"SELECT count(*) FROM gates WHERE status <> 'open'": 0,
+		"SELECT count(*) FROM projects":                     1,
+		"SELECT count(*) FROM operators":                    0,
+		"SELECT count(*) FROM pairing_codes":                1, // that of the start
+	} {
+		if got := p.Count(query); got != want {
+			t.Errorf("%s: %d, want %d", query, got, want)
+		}
+	}
+}
