@@ -32,8 +32,9 @@ func TestRestartInTheMiddle(t *testing.T) {
 	for _, how := range []struct {
 		name string
 		end  func(*e2etest.Pulse)
-	}{{"SIGTERM", (*e2etest.Pulse).Stop}, {"SIGKILL", (*e2etest.Pulse).Kill}} {
+	}{{"SIGKILL", (*e2etest.Pulse).Kill}, {"SIGTERM", (*e2etest.Pulse).Stop}} {
 		t.Run(how.name, func(t *testing.T) {
+			t.Parallel()
 			e2etest.Databases(t, func(t *testing.T, database string) { restart(t, database, how.end) })
 		})
 	}

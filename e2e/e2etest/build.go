@@ -20,7 +20,7 @@ var built struct {
 
 // atOnce is how many tests run beside each other: they mostly wait, for the pace at which a chat may be written to above all,
 // so that the number of processors says little.
-const atOnce = "6"
+const atOnce = "8"
 
 // Main runs the tests and removes the binary. A package that starts the program calls it from TestMain.
 func Main(m *testing.M) {
