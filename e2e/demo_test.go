@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"pulseloop/api/client"
 	"pulseloop/e2e/e2etest"
 )
 
@@ -77,6 +78,7 @@ func TestDemoStaysOnATerminal(t *testing.T) {
 	p := e2etest.New(t, e2etest.Options{})
 	demo := p.Terminal("demo")
 	demo.Shows("type another goal, /help, or Ctrl-D to end.\n›")
+	framesOfTheDemo(t, p)
 	demo.Type("say hello to everybody\n")
 	demo.Shows("🚀 [sample] Started: say hello to everybody")
 	demo.Shows("✅ [sample] Session complete (1 iteration, 1 commit)")
@@ -95,6 +97,24 @@ func TestDemoStaysOnATerminal(t *testing.T) {
 	if left := leftInTmp(t, p); len(left) > 0 {
 		t.Errorf("left behind: %q", left)
 	}
+}
+
+// framesOfTheDemo compares what the demonstration has recorded with the golden list.
+func framesOfTheDemo(t *testing.T, p *e2etest.Pulse) {
+	t.Helper()
+	list, err := p.Anonymous().List(e2etest.Context(t), client.Filter{})
+	if err != nil || len(list) != 1 {
+		t.Fatalf("sessions of the demonstration: %+v, %v", list, err)
+	}
+	page, err := p.Anonymous().Events(e2etest.Context(t), string(list[0].ID), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := newJournal(list[0].ID)
+	for _, f := range page.Events {
+		j.add(t, f)
+	}
+	same(t, "the events of the demonstration", j.lines, eventsOf(golden(t, "demo_frames.golden")))
 }
 
 func TestDemoInterruptedLeavesNothing(t *testing.T) {

@@ -107,22 +107,24 @@ func newJournal(s pulse.SessionID) *journal {
 	return &journal{names: map[string]string{string(s): "session"}, kinds: map[string]int{}}
 }
 
-func golden(t *testing.T, file string, got []string) []string {
+// golden reads the list of frames.
+func golden(t *testing.T, file string) []string {
 	t.Helper()
-	file = filepath.Join("testdata", file)
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(strings.Join(got, "\n")+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	b, err := os.ReadFile(file)
+	b, err := os.ReadFile(filepath.Join("testdata", file))
 	if err != nil {
-		t.Fatalf("%v (go test ./e2e -run TestWebSocket -update writes it)", err)
+		t.Fatalf("%v (go test ./e2e -run TestWebSocketFramesOfTheDemo -update writes it)", err)
 	}
 	return strings.Split(strings.TrimSuffix(string(b), "\n"), "\n")
+}
+
+func writeGolden(t *testing.T, file string, lines []string) {
+	t.Helper()
+	if err := os.MkdirAll("testdata", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join("testdata", file), []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func same(t *testing.T, what string, got, want []string) {
@@ -141,7 +143,7 @@ func same(t *testing.T, what string, got, want []string) {
 	}
 }
 
-// events are the lines without the deltas, which are no events.
+// eventsOf are the lines without the deltas, which are no events.
 func eventsOf(lines []string) []string {
 	var out []string
 	for _, l := range lines {
@@ -192,7 +194,10 @@ func TestWebSocketFramesOfTheDemo(t *testing.T) {
 		last = f.Type
 	}
 	j.close()
-	want := golden(t, "demo_frames.golden", j.lines)
+	if *update {
+		writeGolden(t, "demo_frames.golden", j.lines)
+	}
+	want := golden(t, "demo_frames.golden")
 	same(t, "the frames", j.lines, want)
 
 	// Who comes later gets the same events, by the socket and by the list.
