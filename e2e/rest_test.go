@@ -146,30 +146,32 @@ iterations:
     - signal: COMPLETE
 `
 
-func TestEveryPathOfTheAPI(t *testing.T) {
-	t.Parallel()
-	repo, second := e2etest.Repo(t), e2etest.RepoAt(t, t.TempDir()+"/my-site")
-	p := e2etest.Start(t, e2etest.Options{Projects: one(repo), Script: asks})
-	r := rest{t: t, p: p}
-	paths := described(t, p)
-	var id, held string // a session that asks; one that waits for the test
+// apiCase calls one operation of the description.
+type apiCase struct {
+	operation string
+	call      func(r rest)
+}
 
-	// In this order: each case finds what those before it have made.
-	cases := []struct {
-		operation string
-		call      func(r rest)
-	}{
+// apiWorld is what the cases share. They run in order: each finds what those before it have made.
+type apiWorld struct {
+	repo, second *e2etest.Repository
+	id, held     string // a session that asks; one that waits for the test
+}
+
+// setUp tells what is there, and begins a session that asks.
+func (w *apiWorld) setUp() []apiCase {
+	return []apiCase{
 		{"GET /healthz", func(r rest) { r.expect(r.object(200, "GET", "/healthz", ""), "status", "ok") }},
 		{"GET /readyz", func(r rest) { r.expect(r.object(200, "GET", "/readyz", ""), "status", "ready") }},
 		{"GET /openapi.json", func(r rest) { r.expect(r.object(200, "GET", "/openapi.json", ""), "info.title", "pulse") }},
 		{"GET /api/projects", func(r rest) {
 			list := r.object(200, "GET", "/api/projects", "")["projects"].([]any)
-			if len(list) != 1 || in(list[0], "name") != "my-app" || in(list[0], "path") != repo.Path {
+			if len(list) != 1 || in(list[0], "name") != "my-app" || in(list[0], "path") != w.repo.Path {
 				r.t.Errorf("projects: %v", list)
 			}
 		}},
 		{"POST /api/projects", func(r rest) {
-			got := r.object(201, "POST", "/api/projects", fmt.Sprintf(`{"name":"my-site","path":%q}`, second.Path))
+			got := r.object(201, "POST", "/api/projects", fmt.Sprintf(`{"name":"my-site","path":%q}`, w.second.Path))
 			r.expect(got, "project.name", "my-site")
 			r.expect(got, "project.base_branch", "main")
 		}},
@@ -183,66 +185,84 @@ func TestEveryPathOfTheAPI(t *testing.T) {
 		{"POST /api/pulse/start", func(r rest) {
 			got := r.object(201, "POST", "/api/pulse/start", `{"projectName":"my-app","goal":"find the way"}`)
 			r.expect(got, "session.goal", "find the way")
-			id = in(got, "session.id").(string)
-			r.p.AwaitSession(id, pulse.SessionBlocked)
+			w.id = in(got, "session.id").(string)
+			r.p.AwaitSession(w.id, pulse.SessionBlocked)
 		}},
+	}
+}
+
+// reads looks at the session in every way.
+func (w *apiWorld) reads() []apiCase {
+	return []apiCase{
 		{"GET /api/pulse", func(r rest) {
 			list := r.object(200, "GET", "/api/pulse?status=blocked&project=my-app&limit=5", "")["sessions"].([]any)
-			if len(list) != 1 || in(list[0], "id") != id {
+			if len(list) != 1 || in(list[0], "id") != w.id {
 				r.t.Errorf("sessions: %v", list)
 			}
 		}},
 		{"GET /api/pulse/{id}", func(r rest) {
-			got := r.object(200, "GET", "/api/pulse/"+id[len(id)-8:], "")
-			r.expect(got, "session.id", id)
+			got := r.object(200, "GET", "/api/pulse/"+w.id[len(w.id)-8:], "")
+			r.expect(got, "session.id", w.id)
 			r.expect(got, "session.status", "blocked")
 			if q, _ := in(got, "gate.prompt").(string); !strings.Contains(q, "Left or right?") {
 				r.t.Errorf("gate: %v", got["gate"])
 			}
 		}},
 		{"GET /api/pulse/{id}/prompt", func(r rest) {
-			if text := r.text("/api/pulse/"+id+"/prompt?iteration=1", "text/plain"); !strings.Contains(text, "find the way") {
+			if text := r.text("/api/pulse/"+w.id+"/prompt?iteration=1", "text/plain"); !strings.Contains(text, "find the way") {
 				r.t.Errorf("prompt: %s", text)
 			}
 		}},
 		{"GET /api/pulse/{id}/turns", func(r rest) {
-			got := r.object(200, "GET", "/api/pulse/"+id+"/turns", "")
+			got := r.object(200, "GET", "/api/pulse/"+w.id+"/turns", "")
 			if text := fmt.Sprint(got); !strings.Contains(text, "This could go two ways.") || !strings.Contains(text, "one.txt") {
 				r.t.Errorf("turns: %v", got)
 			}
 		}},
 		{"GET /api/pulse/{id}/events", func(r rest) {
-			got := r.object(200, "GET", "/api/pulse/"+id+"/events?after=1&limit=2", "")
+			got := r.object(200, "GET", "/api/pulse/"+w.id+"/events?after=1&limit=2", "")
 			list := got["events"].([]any)
 			if len(list) != 2 || in(list[0], "seq") != 2.0 || got["more"] != true || got["next"] != 3.0 {
 				r.t.Errorf("events: %v", got)
 			}
 		}},
+	}
+}
+
+// decides takes sessions through what a person decides.
+func (w *apiWorld) decides() []apiCase {
+	return []apiCase{
 		{"POST /api/pulse/{id}/answer", func(r rest) {
-			r.expect(r.object(200, "POST", "/api/pulse/"+id+"/answer", `{"text":"left"}`), "session.status", "running")
-			r.p.AwaitSession(id, pulse.SessionComplete)
-			if got := repo.File(r.p.AwaitSession(id, pulse.SessionComplete).Session.BranchName, "two.txt"); got != "left" {
+			r.expect(r.object(200, "POST", "/api/pulse/"+w.id+"/answer", `{"text":"left"}`), "session.status", "running")
+			r.p.AwaitSession(w.id, pulse.SessionComplete)
+			if got := w.repo.File(r.p.AwaitSession(w.id, pulse.SessionComplete).Session.BranchName, "two.txt"); got != "left" {
 				r.t.Errorf("the agent was told %q", got)
 			}
 		}},
 		{"POST /api/sessions/{id}/message", func(r rest) {
-			r.expect(r.object(200, "POST", "/api/sessions/"+id+"/message", `{"text":"now go back"}`), "as", "follow_up")
-			r.p.AwaitSession(id, pulse.SessionBlocked)
+			r.expect(r.object(200, "POST", "/api/sessions/"+w.id+"/message", `{"text":"now go back"}`), "as", "follow_up")
+			r.p.AwaitSession(w.id, pulse.SessionBlocked)
 		}},
 		{"POST /api/pulse/{id}/resume", func(r rest) {
-			r.expect(r.object(200, "POST", "/api/pulse/"+id+"/resume", `{"answer":"ask the map"}`), "session.status", "running")
-			r.p.AwaitSession(id, pulse.SessionComplete)
+			r.expect(r.object(200, "POST", "/api/pulse/"+w.id+"/resume", `{"answer":"ask the map"}`), "session.status", "running")
+			r.p.AwaitSession(w.id, pulse.SessionComplete)
 		}},
 		{"POST /api/pulse/{id}/pause", func(r rest) {
-			held = in(r.object(201, "POST", "/api/pulse/start", `{"projectName":"my-app","goal":"hold on"}`), "session.id").(string)
+			w.held = in(r.object(201, "POST", "/api/pulse/start", `{"projectName":"my-app","goal":"hold on"}`), "session.id").(string)
 			r.p.AwaitHeld("work")
-			r.expect(r.object(200, "POST", "/api/pulse/"+held+"/pause", ""), "session.pause_requested", true)
+			r.expect(r.object(200, "POST", "/api/pulse/"+w.held+"/pause", ""), "session.pause_requested", true)
 			r.p.Open("work")
-			r.p.AwaitSession(held, pulse.SessionPaused)
+			r.p.AwaitSession(w.held, pulse.SessionPaused)
 		}},
 		{"POST /api/pulse/{id}/abort", func(r rest) {
-			r.expect(r.object(200, "POST", "/api/pulse/"+held+"/abort", "{}"), "session.status", "aborted")
+			r.expect(r.object(200, "POST", "/api/pulse/"+w.held+"/abort", "{}"), "session.status", "aborted")
 		}},
+	}
+}
+
+// watches sees what programs and browsers watch.
+func (w *apiWorld) watches() []apiCase {
+	return []apiCase{
 		{"GET /ws", func(r rest) {
 			ctx := e2etest.Context(r.t)
 			conn, res, err := websocket.Dial(ctx, r.p.URL()+"/ws", nil)
@@ -253,7 +273,7 @@ func TestEveryPathOfTheAPI(t *testing.T) {
 			if res.StatusCode != http.StatusSwitchingProtocols {
 				r.t.Errorf("status %d", res.StatusCode)
 			}
-			if err := conn.Write(ctx, websocket.MessageText, []byte(`{"type":"subscribe","sessions":{"`+id+`":0}}`)); err != nil {
+			if err := conn.Write(ctx, websocket.MessageText, []byte(`{"type":"subscribe","sessions":{"`+w.id+`":0}}`)); err != nil {
 				r.t.Fatal(err)
 			}
 			for _, want := range []string{wire.FrameSubscribed, string(pulse.EventSessionStarted)} {
@@ -278,9 +298,15 @@ func TestEveryPathOfTheAPI(t *testing.T) {
 			r.text("/assets/style.css", "text/css")
 		}},
 	}
+}
 
+func TestEveryPathOfTheAPI(t *testing.T) {
+	t.Parallel()
+	w := &apiWorld{repo: e2etest.Repo(t), second: e2etest.RepoAt(t, t.TempDir()+"/my-site")}
+	p := e2etest.Start(t, e2etest.Options{Projects: one(w.repo), Script: asks})
+	paths := described(t, p)
 	called := map[string]bool{}
-	for _, c := range cases {
+	for _, c := range slices.Concat(w.setUp(), w.reads(), w.decides(), w.watches()) {
 		called[c.operation] = true
 		if _, ok := paths[c.operation]; !ok {
 			t.Errorf("%s is not in the served description", c.operation)
@@ -292,7 +318,7 @@ func TestEveryPathOfTheAPI(t *testing.T) {
 			t.Errorf("%s is described and no case here calls it", o)
 		}
 	}
-	refusals(r, paths, id)
+	refusals(rest{t: t, p: p}, paths, w.id)
 }
 
 // refusals calls every path without the token, with a wrong one, for a session that is not there, and with the wrong method.
