@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := start(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func start(ctx context.Context, args []string) error {
+	if len(args) > 1 && args[0] == "run" {
+		program, ok := programs()[args[1]]
+		if !ok {
+			return fmt.Errorf("there is no program %q", args[1])
+		}
+		s, err := program(ctx, args[2:])
+		if err != nil {
+			return err
+		}
+		return s.print()
+	}
+	return compare(ctx, args)
+}
+
+// bench is a run of contests.
+type bench struct {
+	self   string
+	bin    string // where the peers' programs and the product's binary are
+	dir    string // a folder on the disk that is to be measured
+	admin  string // address of a PostgreSQL in which databases may be made
+	rounds int
+	logf   func(format string, args ...any)
+}
+
+func compare(ctx context.Context, args []string) error {
+	b := &bench{admin: os.Getenv("PULSE_TEST_DATABASE_URL"), logf: func(f string, a ...any) { fmt.Fprintf(os.Stderr, f+"\n", a...) }}
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.IntVar(&b.rounds, "rounds", 5, "rounds of each contest")
+	flags.StringVar(&b.bin, "bin", "../.cache/bench", "folder of the peers' programs")
+	flags.StringVar(&b.dir, "dir", os.TempDir(), "folder for database files")
+	only := flags.String("only", "", "contests to run, with commas; all without it")
+	file := flags.String("json", "", "file for everything that was measured, added to what it holds")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	var err error
+	if b.self, err = os.Executable(); err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	if b.bin, err = filepath.Abs(b.bin); err != nil {
+		return fmt.Errorf("find the peers: %w", err)
+	}
+	fmt.Println(machine())
+	for _, c := range b.contests() {
+		if *only != "" && !slices.Contains(strings.Split(*only, ","), c.id) {
+			continue
+		}
+		if b.admin == "" && slices.ContainsFunc(c.contenders, func(k contender) bool { return k.on == postgres }) {
+			fmt.Printf("\n%s left out: no PostgreSQL in PULSE_TEST_DATABASE_URL\n", c.id)
+			continue
+		}
+		out, err := c.run(ctx, b)
+		if err != nil {
+			return err
+		}
+		out.table(os.Stdout)
+		if *file != "" {
+			if err := save(*file, out); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// save puts the outcome in the place of an earlier one of the same contest.
+func save(file string, o outcome) error {
+	all := map[string]outcome{}
+	if raw, err := os.ReadFile(file); err == nil {
+		if err := json.Unmarshal(raw, &all); err != nil {
+			return fmt.Errorf("read %s: %w", file, err)
+		}
+	}
+	all[o.ID] = o
+	raw, err := json.MarshalIndent(all, "", " ")
+	if err != nil {
+		return fmt.Errorf("write figures: %w", err)
+	}
+	if err := os.WriteFile(file, append(raw, '\n'), 0o644); err != nil {
+		return fmt.Errorf("write figures: %w", err)
+	}
+	return nil
+}
+
+// newDatabase makes a database for one contender and gives the way to drop it.
+func (b *bench) newDatabase(ctx context.Context) (string, func(), error) {
+	conn, err := pgx.Connect(ctx, b.admin)
+	if err != nil {
+		return "", nil, fmt.Errorf("connect to PostgreSQL: %w", err)
+	}
+	name := "bench_" + strconv.FormatInt(time.Now().UnixNano(), 36)
+	if _, err := conn.Exec(ctx, "CREATE DATABASE "+name); err != nil {
+		conn.Close(ctx)
+		return "", nil, fmt.Errorf("make database: %w", err)
+	}
+	drop := func() {
+		ctx := context.WithoutCancel(ctx)
+		defer conn.Close(ctx)
+		if _, err := conn.Exec(ctx, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
+			b.logf("drop database %s: %v", name, err)
+		}
+		// What one contender leaves to be written must not slow the next.
+		if _, err := conn.Exec(ctx, "CHECKPOINT"); err != nil {
+			b.logf("checkpoint: %v", err)
+		}
+	}
+	return withDatabase(b.admin, name), drop, nil
+}

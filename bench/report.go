@@ -1,0 +1,100 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"net/url"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// load is the machine's load average of the last minute.
+func load() float64 {
+	raw, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return math.NaN()
+	}
+	one, _, _ := strings.Cut(string(raw), " ")
+	v, err := strconv.ParseFloat(one, 64)
+	if err != nil {
+		return math.NaN()
+	}
+	return v
+}
+
+func machine() string {
+	model := "unknown processor"
+	if raw, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		for line := range strings.SplitSeq(string(raw), "\n") {
+			if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+				model = strings.TrimSpace(value)
+				break
+			}
+		}
+	}
+	return fmt.Sprintf("%s, %s, %d CPUs, %s, load %.1f", time.Now().UTC().Format(time.DateOnly), model, runtime.NumCPU(), runtime.Version(), load())
+}
+
+func (s sample) text(first string) string {
+	names := slices.Sorted(maps.Keys(s))
+	slices.SortStableFunc(names, func(a, b string) int {
+		switch {
+		case a == first && b != first:
+			return -1
+		case b == first && a != first:
+			return 1
+		}
+		return 0
+	})
+	var out []string
+	for _, n := range names {
+		out = append(out, n+" "+short(s[n]))
+	}
+	return strings.Join(out, ", ")
+}
+
+func short(v float64) string {
+	switch a := math.Abs(v); {
+	case a >= 1000:
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	case a >= 10:
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	default:
+		return strconv.FormatFloat(v, 'f', 3, 64)
+	}
+}
+
+func (o outcome) table(w io.Writer) {
+	fmt.Fprintf(w, "\n%s: %s (%d rounds, load %s to %s)\n", o.ID, o.Title, o.Rounds, short(slices.Min(o.Load)), short(slices.Max(o.Load)))
+	for _, name := range o.order {
+		fmt.Fprintf(w, "  %-30s %s\n", name, sample(o.Medians[name]).text(o.first))
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.LeftOut)) {
+		fmt.Fprintf(w, "  %-30s left out: %s\n", name, o.LeftOut[name])
+	}
+	for _, r := range o.Ratios {
+		bound, holds := "at most", "holds"
+		if r.Least {
+			bound = "at least"
+		}
+		if !r.Holds {
+			holds = "FALLS SHORT"
+		}
+		fmt.Fprintf(w, "  = %-60s %s (%s %s) %s\n", r.What, short(r.Value), bound, short(r.Goal), holds)
+	}
+}
+
+func withDatabase(address, name string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return address
+	}
+	u.Path = "/" + name
+	return u.String()
+}
