@@ -102,7 +102,7 @@ func New(opt Options) (*Server, error) {
 		changed: make(chan struct{}), users: map[int64]*User{}, chats: map[int64]*Chat{},
 		files: map[string]file{}, callbacks: map[string]*Callback{},
 		nextUser: 1001, nextGroup: 1, nextMsg: 1,
-		queue:   updateQueue{next: 730000001},
+		queue:   updateQueue{next: firstUpdate},
 		limiter: limiter{limits: opt.Limits, sent: map[int64][]time.Time{}},
 	}
 	s.bot = &User{s: s, ID: botID(opt.Token), FirstName: "Pulse", Username: opt.Username, bot: true}

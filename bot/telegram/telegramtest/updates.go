@@ -11,6 +11,9 @@ import (
 	"time"
 )
 
+// firstUpdate is the id of the first update; the platform begins anywhere.
+const firstUpdate = 730000001
+
 // update is one entry of the bot's queue.
 type update struct {
 	id   int64
