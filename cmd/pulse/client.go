@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"io/fs"
+	"net/http"
+	"time"
 
 	"pulseloop/api/client"
 	"pulseloop/configs"
@@ -24,6 +26,15 @@ func (o *options) connect() (*client.Client, configs.Config, error) {
 			return nil, cfg, err
 		}
 	}
-	c, err := client.New(client.Config{BaseURL: baseURL(cfg), Token: token, Origin: pulse.OriginCLI})
+	c, err := client.New(client.Config{BaseURL: baseURL(cfg), Token: token, Origin: pulse.OriginCLI, HTTP: patient(30 * time.Second)})
 	return c, cfg, err
+}
+
+// patient is an HTTP client that gives a server so long to begin its answer:
+// another program may have the port, and listen without a word.
+func patient(limit time.Duration) *http.Client {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.ResponseHeaderTimeout = limit
+	// A redirect could carry the token elsewhere; the API has none.
+	return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }

@@ -54,7 +54,7 @@ func (o *options) demonstrate(ctx context.Context, goal, agent string, keep bool
 		return err
 	}
 	name, probe := defaultAgent(ctx, cfg, backends(cfg), "scripted")
-	o.sayDemo(repo, name, probe)
+	o.sayDemo(repo, name, probe, keep)
 	a, err := assemble(ctx, o, cfg, name, parts{front: true, agents: true, console: true})
 	if err != nil {
 		return err
@@ -107,8 +107,12 @@ func (o *options) demoConfig(dir, repo, agent string) (configs.Config, error) {
 	return cfg, cfg.Validate()
 }
 
-func (o *options) sayDemo(repo, name string, p cli.Probe) {
-	o.printf("pulse %s\nSample project: %s\n", version, repo)
+func (o *options) sayDemo(repo, name string, p cli.Probe, keep bool) {
+	note := " (removed at the end; --keep keeps it)"
+	if keep {
+		note = ""
+	}
+	o.printf("pulse %s\nSample project: %s%s\n", version, repo, note)
 	if name == "scripted" {
 		o.printf("Agent: scripted (no agent CLI is installed and logged in here, so a script plays its part)\n")
 		return
