@@ -3,12 +3,14 @@ package e2e
 import (
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"pulseloop/api/client"
 	"pulseloop/api/wire"
 	"pulseloop/db/dbtest"
 	"pulseloop/e2e/e2etest"
@@ -199,6 +201,14 @@ func completion(s *shell) {
 			s.t.Errorf("completion %s: %s", sh, out)
 		}
 	}
+	if bash, err := exec.LookPath("bash"); err == nil {
+		script := s.run(0, "completion", "bash") + "\ncomplete -p pulse\n"
+		cmd := exec.CommandContext(e2etest.Context(s.t), bash, "--norc", "-s")
+		cmd.Stdin = strings.NewReader(script)
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "__start_pulse pulse") {
+			s.t.Errorf("bash does not take its completion: %v\n%s", err, out)
+		}
+	}
 	out, _, code := s.p.Run("__complete", "st")
 	if code != 0 || !strings.HasPrefix(out, "start\t") {
 		s.t.Errorf("completion of `st`: %s", out)
@@ -354,6 +364,48 @@ func TestServeAndDaemonAreTwoProcesses(t *testing.T) {
 	if got := repo.Subjects(m[2]); len(got) != 2 {
 		t.Errorf("commits: %q", got)
 	}
+}
+
+func TestStartFindsTheProject(t *testing.T) {
+	t.Parallel()
+	repo, site := e2etest.Repo(t), e2etest.RepoAt(t, filepath.Join(t.TempDir(), "my-site"))
+	site.Write("pages/deep/index.html", "<p>hello</p>\n")
+	p := e2etest.Start(t, e2etest.Options{})
+	start := func(dir string, args ...string) (out, errs string, code int) {
+		return p.Invoke(e2etest.Invocation{Args: append([]string{"start"}, args...), Dir: dir})
+	}
+	for _, c := range []struct {
+		dir   string
+		args  []string
+		code  int
+		words string
+	}{
+		{p.Home, []string{"x"}, 2, "there is no project yet"},
+		{site.Path + "/pages/deep", []string{"tell", "a", "story"}, 0, " in my-site on branch pulse/tell-a-story-"},
+		{p.Home, []string{"x"}, 0, " in my-site on branch pulse/x-"}, // the only one there is
+		{p.Home, []string{"--path", repo.Path, "x"}, 0, " in my-app on branch "},
+		{p.Home, []string{"x"}, 2, "it is not clear which project is meant"},
+		{site.Path, []string{"x"}, 0, " in my-site on branch "},
+		{repo.Path, []string{"--project", "my-site", "x"}, 0, " in my-site on branch "},
+		{p.Home, []string{"--project", "nobodys", "x"}, 3, "there is no project"},
+	} {
+		out, errs, code := start(c.dir, c.args...)
+		if code != c.code || !strings.Contains(out+errs, c.words) {
+			t.Errorf("start %q in %s: exit code %d\n%s%s", c.args, c.dir, code, out, errs)
+		}
+	}
+	for _, s := range sessionsOf(t, p) {
+		p.AwaitSession(string(s.ID), pulse.SessionComplete)
+	}
+}
+
+func sessionsOf(t *testing.T, p *e2etest.Pulse) []wire.Session {
+	t.Helper()
+	list, err := p.Client().List(e2etest.Context(t), client.Filter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
 }
 
 func TestTheListOfCommandsIsThatOfTheDocumentation(t *testing.T) {
