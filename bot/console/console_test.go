@@ -340,3 +340,23 @@ func TestPrintLeavesTheTypedLineWhereItIs(t *testing.T) {
 		})
 	}
 }
+
+func TestNothingAsksForAReplyInATerminal(t *testing.T) {
+	s := pulse.Session{ID: "01a1f7de-8be9-7581-8f0e-639125505b1b", ProjectName: "my-app", CurrentIteration: 1, MaxIterations: 10, BranchName: "pulse/x"}
+	question := pulse.Gate{ID: "g1", SessionID: s.ID, Prompt: "Which port?"}
+	choice := question
+	choice.Options = []pulse.GateOption{{Key: "more", Label: "2 more"}, {Key: "stop", Label: "Stop"}}
+	var words notify.Words
+	for want, m := range map[string]pulse.Message{
+		"To go on from here, send /resume":  words.Completed(s, pulse.Iteration{}),
+		"Type the answer, or send /answer":  words.Blocked(s, question),
+		"Or type the word, or send /answer": words.Blocked(s, choice),
+	} {
+		var out buffer
+		c := console.New(console.Config{Out: &out})
+		send(t, c, pulse.Notice{Kind: pulse.NoticeFinal, Message: m})
+		if got := out.String(); !strings.Contains(got, want) || strings.Contains(strings.ToLower(got), "reply") {
+			t.Errorf("printed %q, want %q in it", got, want)
+		}
+	}
+}

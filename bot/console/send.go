@@ -81,12 +81,19 @@ func (c *Console) Print(text string) {
 var ansi = map[pulse.Style]string{pulse.StyleBold: "\x1b[1m", pulse.StyleItalic: "\x1b[3m", pulse.StyleCode: "\x1b[36m",
 	pulse.StylePre: "\x1b[2m", pulse.StyleQuote: "\x1b[2m"}
 
+// inTerminal words what only a chat has: here there is no message to reply to.
+var inTerminal = strings.NewReplacer(
+	"reply to this message or send ", "send ",
+	"Reply to this message with the answer, or send ", "Type the answer, or send ",
+	"Or reply with the word, or send ", "Or type the word, or send ",
+)
+
 // rendered is a message as it is printed; its buttons get numbers, and are
 // what a typed number means from now on.
 func (c *Console) rendered(n pulse.Notice) string {
 	var b strings.Builder
 	for _, s := range n.Message.Spans {
-		text := notify.Clean(s.Text)
+		text := inTerminal.Replace(notify.Clean(s.Text))
 		if s.Style == pulse.StyleQuote {
 			text = "│ " + strings.ReplaceAll(text, "\n", "\n│ ")
 		}
