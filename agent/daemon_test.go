@@ -188,7 +188,12 @@ func TestWhatCannotBeRun(t *testing.T) {
 
 func TestPanicInBackendEndsTheAgent(t *testing.T) {
 	w := newWorld(t, "echo $$ >pid; exec sleep 600")
-	w.shell.Talk = func(context.Context, cli.Wire, cli.Input, func(cli.Event)) error {
+	var calls atomic.Int32
+	w.shell.Talk = func(_ context.Context, _ cli.Wire, _ cli.Input, emit func(cli.Event)) error {
+		if calls.Add(1) > 1 {
+			emit(cli.Event{Kind: cli.EventResult, Result: &cli.Result{FinalText: "yes"}})
+			return nil
+		}
 		w.file("pid")
 		panic("boom")
 	}
@@ -202,7 +207,7 @@ func TestPanicInBackendEndsTheAgent(t *testing.T) {
 	if !strings.Contains(task.Result.Error, "boom") || s.Turns[0].Status != pulse.TurnFailed || w.alive("pid") {
 		t.Errorf("result %+v, turns %+v", task.Result, s.Turns)
 	}
-	w.shell.Talk, w.shell.Script = nil, "echo done yes"
+	w.shell.Change("echo done yes")
 	if next, _ := w.over(w.add()); next.Status != pulse.TaskComplete {
 		t.Errorf("the next task: %+v", next.Result)
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,22 +32,28 @@ func (w *world) dead(when string) {
 }
 
 func TestCancelEndsTheAgentAndStoresNothingMore(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, stubborn)
 	watch := &watcher{}
-	w.cfg.Observers = func(pulse.Task) agent.ProgressObserver { return watch }
+	w.cfg.Observers = func(t pulse.Task) agent.ProgressObserver {
+		if t.Content == "" {
+			return nil // the next task's
+		}
+		return watch
+	}
 	task := w.add()
 	w.start()
 	w.file("grandchild")
+	w.shell.Change("echo done next")
 	w.queue.Cancel(task.ID)
 	// The session's next task must not begin while the agent of the first is
 	// being ended in the same tree.
-	w.trees.ensure = func(context.Context) error { w.dead("when the next task begins"); return nil }
+	w.trees.onEnsure(func(context.Context) error { w.dead("when the next task begins"); return nil })
 	next := w.queue.Add(pulse.Task{SessionID: task.SessionID, Spec: pulse.TaskSpec{Agent: "shell"}})
-	w.queue.Await(next.ID, "the next task to run", func(t pulse.Task, s pulse.StreamBatch) bool { return len(s.Turns) > 0 })
-	w.queue.Cancel(next.ID)
+	w.over(next)
 	w.end()
 	task = w.queue.Task(task.ID)
-	if task.Status != pulse.TaskCancelled || task.Result != nil || len(w.trees.saved()) != 0 || w.queue.Calls(agenttest.OpRelease)+w.queue.Calls(agenttest.OpFinish) > 0 {
+	if task.Status != pulse.TaskCancelled || task.Result != nil || len(w.trees.saved()) != 1 || w.queue.Calls(agenttest.OpRelease) != 0 || w.queue.Calls(agenttest.OpFinish) != 1 {
 		t.Errorf("task %+v, saved %+v", task, w.trees.saved())
 	}
 	if got := strings.Join(watch.calls, "; "); !strings.Contains(got, "done failure -1 the task was cancelled; end 0 1 0 0") {
@@ -70,11 +77,12 @@ func TestCancelAfterSilenceIsSeenAsTimeout(t *testing.T) {
 }
 
 func TestLostClaimWritesNoMore(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, stubborn, func(c *agent.Config) { c.Slots = 1 })
 	task := w.add()
 	w.start()
 	w.file("grandchild")
-	w.shell.Script = "echo done second" // for whoever claims it next, this daemon included
+	w.shell.Change("echo done second") // for whoever claims it next, this daemon included
 	w.queue.Steal(task.ID)
 	task, _ = w.over(task)
 	w.dead("when the successor is done")
@@ -92,7 +100,8 @@ func TestFencedAppendEndsTheRun(t *testing.T) {
 		if op == agenttest.OpAppend && !done {
 			once.Do(func() {
 				w.file("pid")
-				w.shell.Script, err = "echo done next", pulse.ErrFenced
+				w.shell.Change("echo done next")
+				err = pulse.ErrFenced
 			})
 		}
 		return err
@@ -137,7 +146,7 @@ func TestAgentIsDeadBeforeTheLeaseEnds(t *testing.T) {
 // The arithmetic of leases on a clock of its own.
 func TestLease(t *testing.T) {
 	type outcome struct{ begun, ended time.Duration }
-	run := func(t *testing.T, fault func(ctx context.Context, since time.Duration) error, until time.Duration) (o outcome, beats int) {
+	run := func(t *testing.T, fault agenttest.Fault, until time.Duration) (o outcome, beats int) {
 		synctest.Test(t, func(t *testing.T) {
 			start := time.Now()
 			w := newWorld(t, "echo done yes")
@@ -154,10 +163,10 @@ func TestLease(t *testing.T) {
 				if op == agenttest.OpHeartbeat && !done {
 					beats++
 				}
-				if done || fault == nil {
+				if fault == nil {
 					return nil
 				}
-				return fault(ctx, time.Since(start))
+				return fault(ctx, op, done)
 			})
 			w.add()
 			ctx, cancel := context.WithCancel(t.Context())
@@ -178,51 +187,62 @@ func TestLease(t *testing.T) {
 			t.Errorf("%+v, %d heartbeats", o, beats)
 		}
 	})
-	t.Run("database away", func(t *testing.T) {
-		o, _ := run(t, func(_ context.Context, at time.Duration) error {
-			if at > time.Second {
-				return errors.New("refused")
+	// before is a fault of heartbeats, by how long the claim has been held.
+	before := func(fault func(ctx context.Context, at time.Duration) error) agenttest.Fault {
+		var claimed time.Time
+		return func(ctx context.Context, op agenttest.Op, done bool) error {
+			switch {
+			case op == agenttest.OpClaim && !done && claimed.IsZero():
+				claimed = time.Now()
+			case op == agenttest.OpHeartbeat && !done:
+				return fault(ctx, time.Since(claimed))
 			}
 			return nil
-		}, time.Hour)
+		}
+	}
+	refused := errors.New("refused")
+	t.Run("database away", func(t *testing.T) {
+		o, _ := run(t, before(func(context.Context, time.Duration) error { return refused }), time.Hour)
 		if o.ended < 15*time.Second || o.ended > 23*time.Second {
 			t.Errorf("given up after %v of a lease of 30 s", o.ended)
 		}
 	})
 	t.Run("black hole", func(t *testing.T) {
-		o, _ := run(t, func(ctx context.Context, at time.Duration) error {
-			if at > 12*time.Second { // the lease was renewed at 10 s
-				<-ctx.Done()
-				return ctx.Err()
+		o, _ := run(t, before(func(ctx context.Context, at time.Duration) error {
+			if at < 12*time.Second { // the lease is renewed at 10 s
+				return nil
 			}
-			return nil
-		}, time.Hour)
+			<-ctx.Done()
+			return ctx.Err()
+		}), time.Hour)
 		if o.ended < 25*time.Second || o.ended > 33*time.Second {
 			t.Errorf("given up after %v of a lease that ends at 40 s", o.ended)
 		}
 	})
 	t.Run("away for a moment", func(t *testing.T) {
-		o, _ := run(t, func(_ context.Context, at time.Duration) error {
+		o, _ := run(t, before(func(_ context.Context, at time.Duration) error {
 			if at > 9*time.Second && at < 17*time.Second {
-				return errors.New("refused")
+				return refused
 			}
 			return nil
-		}, 90*time.Second)
+		}), 90*time.Second)
 		if o.ended != 90*time.Second {
 			t.Errorf("given up after %v", o.ended)
 		}
 	})
 	t.Run("slow claim", func(t *testing.T) {
 		// The lease counts from when the claim was asked for, not answered.
-		o, _ := run(t, func(ctx context.Context, at time.Duration) error {
-			if at < time.Second {
-				<-time.After(2 * time.Second)
-				return nil
+		o, _ := run(t, func(_ context.Context, op agenttest.Op, done bool) error {
+			switch {
+			case op == agenttest.OpClaim && done:
+				<-time.After(9 * time.Second)
+			case op == agenttest.OpHeartbeat:
+				return refused
 			}
-			return errors.New("refused")
+			return nil
 		}, time.Hour)
-		if o.ended > 23*time.Second {
-			t.Errorf("given up after %v", o.ended)
+		if o.begun != 9*time.Second || o.ended > 23*time.Second {
+			t.Errorf("begun at %v, given up after %v", o.begun, o.ended)
 		}
 	})
 }
@@ -271,11 +291,17 @@ func TestShutdownDuringClaim(t *testing.T) {
 	w := newWorld(t, "echo done yes")
 	claiming := make(chan struct{})
 	w.queue.SetFault(func(ctx context.Context, op agenttest.Op, done bool) error {
-		if op == agenttest.OpClaim && done {
-			close(claiming)
-			w.stop()
+		if op != agenttest.OpClaim || !done {
+			return nil
 		}
-		return nil
+		close(claiming)
+		w.stop()
+		select { // the answer takes a little longer
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+			return nil
+		}
 	})
 	task := w.add()
 	w.start()
@@ -310,22 +336,38 @@ func TestDatabaseAwayWhileTheAgentSpeaks(t *testing.T) {
 }
 
 func TestBatchThatIsRefusedIsLeftOut(t *testing.T) {
-	w := newWorld(t, `echo say one; until [ -e go ]; do sleep 0.02; done; echo say two; echo done yes`)
-	var once sync.Once
-	w.queue.SetFault(func(_ context.Context, op agenttest.Op, done bool) (err error) {
-		if op == agenttest.OpAppend && !done {
-			once.Do(func() {
-				err = pulse.Invalid("a byte that cannot be stored", "")
-				if err := os.WriteFile(w.trees.path+"/go", nil, 0o600); err != nil {
-					t.Error(err)
-				}
-			})
+	w := newWorld(t, `echo say one; echo >said; until [ -e go ]; do sleep 0.02; done; echo say two; echo done yes`)
+	var said atomic.Bool
+	w.queue.SetFault(func(_ context.Context, op agenttest.Op, done bool) error {
+		if op != agenttest.OpAppend || done || said.Load() {
+			return nil
 		}
-		return err
+		w.file("said")
+		if w.queue.Calls(op) > 3 {
+			said.Store(true)
+			if err := os.WriteFile(w.trees.path+"/go", nil, 0o600); err != nil {
+				t.Error(err)
+			}
+		}
+		return pulse.Invalid("a byte that cannot be stored", "")
 	})
 	task, s := w.run()
-	if len(s.Turns) != 1 || s.Turns[0].Status != pulse.TurnCompleted || len(s.Messages) == 0 || s.Messages[len(s.Messages)-1].Text != "two" || task.Status != pulse.TaskComplete {
+	if len(s.Turns) != 1 || s.Turns[0].Status != pulse.TurnCompleted || len(s.Messages) != 1 || s.Messages[0].Text != "two" || task.Status != pulse.TaskComplete {
 		t.Errorf("turns %+v, messages %+v", s.Turns, s.Messages)
+	}
+}
+
+// What is said last is not lost because the database was away just then.
+func TestLastWordsAreStoredInTheEnd(t *testing.T) {
+	w := newWorld(t, "echo say last; echo done yes", func(c *agent.Config) { c.Flush = time.Hour })
+	w.queue.SetFault(func(_ context.Context, op agenttest.Op, done bool) error {
+		if n := w.queue.Calls(op); op == agenttest.OpAppend && !done && n > 1 && n < 4 {
+			return errors.New("refused")
+		}
+		return nil
+	})
+	if _, s := w.run(); len(s.Messages) != 1 || s.Turns[0].Status != pulse.TurnCompleted {
+		t.Errorf("messages %+v, turns %+v", s.Messages, s.Turns)
 	}
 }
 
@@ -357,6 +399,8 @@ func TestFloodIsHeldUp(t *testing.T) {
 
 func TestEventsAfterTheConversationAreDropped(t *testing.T) {
 	w := newWorld(t, "exit 0")
+	watch := &watcher{}
+	w.cfg.Observers = func(pulse.Task) agent.ProgressObserver { return watch }
 	var late func(cli.Event)
 	w.shell.Talk = func(_ context.Context, _ cli.Wire, _ cli.Input, emit func(cli.Event)) error {
 		late = emit
@@ -365,9 +409,12 @@ func TestEventsAfterTheConversationAreDropped(t *testing.T) {
 	}
 	w.trees.checkpoint = func() error {
 		late(cli.Event{Kind: cli.EventText, Text: "late"})
+		late(cli.Event{Kind: cli.EventToolStart, Tool: &cli.Tool{ID: "1", Name: "late"}})
 		return nil
 	}
-	if _, s := w.run(); len(s.Messages) != 0 {
-		t.Errorf("messages %+v", s.Messages)
+	_, s := w.run()
+	w.end()
+	if len(s.Messages) != 0 || strings.Contains(fmt.Sprint(watch.calls), "late") {
+		t.Errorf("messages %+v, observed %q", s.Messages, watch.calls)
 	}
 }

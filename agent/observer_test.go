@@ -1,9 +1,11 @@
 package agent_test
 
 import (
+	"bytes"
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,7 +25,10 @@ func tellAll(o agent.ProgressObserver) {
 var told = []string{"loop root", "bead title", "start x map[]", "end x map[]", "done question 1 e", "end 1 2 3 4"}
 
 func TestMultiObserver(t *testing.T) {
-	quietLog(t)
+	complaints := &bytes.Buffer{}
+	old := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(complaints, nil)))
+	t.Cleanup(func() { slog.SetDefault(old) })
 	a, b := &watcher{}, &watcher{}
 	var none *watcher
 	var nothing agent.ProgressObserver
@@ -32,18 +37,14 @@ func TestMultiObserver(t *testing.T) {
 	if !slices.Equal(a.calls, told) || !slices.Equal(b.calls, told) {
 		t.Errorf("before the angry one %q, after it %q, want %q", a.calls, b.calls, told)
 	}
+	if n := strings.Count(complaints.String(), "observer panicked"); n != len(told) {
+		t.Errorf("%d calls panicked, want only the angry one's %d: none that is nil is called", n, len(told))
+	}
 	tellAll(agent.NewMultiObserver())
 	tellAll(agent.NewMultiObserver(m, nil))
 	if len(a.calls) != 2*len(told) {
 		t.Errorf("through two: %q", a.calls)
 	}
-}
-
-// quietLog keeps the expected complaints out of the test's output.
-func quietLog(t *testing.T) {
-	old := slog.Default()
-	slog.SetDefault(slog.New(slog.DiscardHandler))
-	t.Cleanup(func() { slog.SetDefault(old) })
 }
 
 // Embedding NoopObserver leaves only what matters to be written.

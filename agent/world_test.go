@@ -153,13 +153,21 @@ type trees struct {
 func (f *trees) Ensure(ctx context.Context, w worktree.Want) (worktree.Tree, error) {
 	f.mu.Lock()
 	f.wants = append(f.wants, w)
+	ensure := f.ensure
 	f.mu.Unlock()
-	if f.ensure != nil {
-		if err := f.ensure(ctx); err != nil {
+	if ensure != nil {
+		if err := ensure(ctx); err != nil {
 			return worktree.Tree{}, err
 		}
 	}
 	return worktree.Tree{Path: f.path, Repo: w.Repo, Key: w.Key, Branch: w.Branch}, nil
+}
+
+// onEnsure sets what happens when a tree is made from now on.
+func (f *trees) onEnsure(ensure func(context.Context) error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ensure = ensure
 }
 
 func (f *trees) Checkpoint(_ context.Context, _ worktree.Tree, s worktree.Save) (worktree.Checkpoint, error) {

@@ -81,6 +81,9 @@ func (q *Queue) Running(ctx context.Context, f pulse.Fence) error {
 	})
 }
 
+// maxBatch is more than a daemon may let gather.
+const maxBatch = 2500
+
 // Append stores a batch, whole or not at all.
 func (q *Queue) Append(ctx context.Context, f pulse.Fence, b pulse.StreamBatch) error {
 	return q.call(ctx, OpAppend, func() error {
@@ -93,6 +96,9 @@ func (q *Queue) Append(ctx context.Context, f pulse.Fence, b pulse.StreamBatch) 
 		}
 		if b.Empty() {
 			q.t.Error("queue: an empty batch is appended")
+		}
+		if n := len(b.Messages) + len(b.Thoughts) + len(b.Tools) + len(b.Deltas) + len(b.Events); n > maxBatch {
+			q.t.Errorf("queue: a batch of %d rows: what waits is not bounded", n)
 		}
 		for _, t := range b.Turns {
 			if old, ok := e.turns[t.ID]; !ok || old.Status == pulse.TurnStreaming || t.Status != pulse.TurnStreaming {

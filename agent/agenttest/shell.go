@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 
 	"pulseloop/agent/cli"
 )
@@ -24,6 +25,15 @@ type Shell struct {
 
 	// Talk, where set, is the conversation instead.
 	Talk func(ctx context.Context, w cli.Wire, in cli.Input, emit func(cli.Event)) error
+
+	mu sync.Mutex
+}
+
+// Change replaces the script for runs that begin later.
+func (s *Shell) Change(script string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Script = script
 }
 
 // Name is "shell".
@@ -39,6 +49,8 @@ func (s *Shell) Probe(context.Context) cli.Probe {
 
 // Command runs the script.
 func (s *Shell) Command(cli.Input) (cli.Command, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.Script == "" {
 		return cli.Command{}, errors.New("there is no script")
 	}
