@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/pprof"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,6 +32,11 @@ func start(ctx context.Context, args []string) error {
 		if !ok {
 			return fmt.Errorf("there is no program %q", args[1])
 		}
+		stop, err := profiled()
+		if err != nil {
+			return err
+		}
+		defer stop()
 		s, err := program(ctx, args[2:])
 		if err != nil {
 			return err
@@ -38,6 +44,22 @@ func start(ctx context.Context, args []string) error {
 		return s.print()
 	}
 	return compare(ctx, args)
+}
+
+// profiled writes a CPU profile of this process to BENCH_PROFILE, if set.
+func profiled() (func(), error) {
+	name := os.Getenv("BENCH_PROFILE")
+	if name == "" {
+		return func() {}, nil
+	}
+	f, err := os.Create(name)
+	if err != nil {
+		return nil, fmt.Errorf("create profile: %w", err)
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, fmt.Errorf("start profile: %w", err)
+	}
+	return func() { pprof.StopCPUProfile(); f.Close() }, nil
 }
 
 // bench is a run of contests.

@@ -199,6 +199,9 @@ func (s *Store) Finish(ctx context.Context, f pulse.Fence, r pulse.TaskResult) e
 	if r.Error != "" {
 		status = pulse.TaskFailed
 	}
+	if s.pg && s.finishAtOnce(ctx, f, status, result) {
+		return nil
+	}
 	err = s.queue(ctx, "finish task", func(ctx context.Context, w *work) error {
 		h, err := w.held(ctx, f)
 		if err != nil {
@@ -225,6 +228,36 @@ func (s *Store) Finish(ctx context.Context, f pulse.Fence, r pulse.TaskResult) e
 		return nil // the same call won meanwhile, over another connection
 	}
 	return s.late("finish", f, err)
+}
+
+// finishAtOnce does on PostgreSQL what Finish does, in one statement instead
+// of a transaction of five: the way from daemon to database and back is most
+// of what it costs. It answers false when it wrote nothing, whatever the
+// reason: Finish then finds out. The session's row is locked before the
+// task's, as everywhere, because the task's update waits for the count.
+func (s *Store) finishAtOnce(ctx context.Context, f pulse.Fence, status pulse.TaskStatus, result string) bool {
+	var n int
+	err := s.queueOne(ctx, "finish task", func(ctx context.Context, w *work) error {
+		now, alive := w.now(0), live(w)
+		// A session that was stirred for a task that turned out to be lost
+		// divides by zero, which takes the stirring back.
+		return w.raw.QueryRowContext(ctx, "WITH mine AS MATERIALIZED (SELECT session_id FROM inbox_tasks WHERE id = $1 AND"+alive+"),"+
+			" stirred AS (UPDATE pulse_sessions SET due_at = "+now+", updated_at = "+now+", version = version + 1"+
+			" WHERE id = (SELECT session_id FROM mine) RETURNING 1),"+
+			" done AS (UPDATE inbox_tasks SET status = $3, result = $4, ended_at = "+now+" WHERE id = $1 AND"+alive+
+			" AND (SELECT count(*) FROM stirred) >= 0 RETURNING 1)"+
+			" SELECT CASE WHEN s.n > d.n THEN 1 / d.n ELSE d.n + s.n END FROM (SELECT count(*) AS n FROM done) d, (SELECT count(*) AS n FROM stirred) s",
+			string(f.TaskID), string(f.Token), string(status), result).Scan(&n)
+	})
+	if err != nil || n == 0 {
+		return false
+	}
+	topics := topicSet{pulse.TopicTasks: {}}
+	if n > 1 {
+		topics[pulse.TopicSessions] = struct{}{}
+	}
+	s.announce(topics)
+	return true
 }
 
 func (s *Store) finished(ctx context.Context, f pulse.Fence) bool {
