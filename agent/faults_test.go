@@ -143,6 +143,21 @@ func TestAgentIsDeadBeforeTheLeaseEnds(t *testing.T) {
 	}
 }
 
+// heartbeats is a fault of heartbeats alone, by how long the claim has been
+// held.
+func heartbeats(fault func(ctx context.Context, at time.Duration) error) agenttest.Fault {
+	var claimed time.Time
+	return func(ctx context.Context, op agenttest.Op, done bool) error {
+		switch {
+		case op == agenttest.OpClaim && !done && claimed.IsZero():
+			claimed = time.Now()
+		case op == agenttest.OpHeartbeat && !done:
+			return fault(ctx, time.Since(claimed))
+		}
+		return nil
+	}
+}
+
 // The arithmetic of leases on a clock of its own.
 func TestLease(t *testing.T) {
 	type outcome struct{ begun, ended time.Duration }
@@ -187,28 +202,15 @@ func TestLease(t *testing.T) {
 			t.Errorf("%+v, %d heartbeats", o, beats)
 		}
 	})
-	// before is a fault of heartbeats, by how long the claim has been held.
-	before := func(fault func(ctx context.Context, at time.Duration) error) agenttest.Fault {
-		var claimed time.Time
-		return func(ctx context.Context, op agenttest.Op, done bool) error {
-			switch {
-			case op == agenttest.OpClaim && !done && claimed.IsZero():
-				claimed = time.Now()
-			case op == agenttest.OpHeartbeat && !done:
-				return fault(ctx, time.Since(claimed))
-			}
-			return nil
-		}
-	}
 	refused := errors.New("refused")
 	t.Run("database away", func(t *testing.T) {
-		o, _ := run(t, before(func(context.Context, time.Duration) error { return refused }), time.Hour)
+		o, _ := run(t, heartbeats(func(context.Context, time.Duration) error { return refused }), time.Hour)
 		if o.ended < 15*time.Second || o.ended > 23*time.Second {
 			t.Errorf("given up after %v of a lease of 30 s", o.ended)
 		}
 	})
 	t.Run("black hole", func(t *testing.T) {
-		o, _ := run(t, before(func(ctx context.Context, at time.Duration) error {
+		o, _ := run(t, heartbeats(func(ctx context.Context, at time.Duration) error {
 			if at < 12*time.Second { // the lease is renewed at 10 s
 				return nil
 			}
@@ -220,7 +222,7 @@ func TestLease(t *testing.T) {
 		}
 	})
 	t.Run("away for a moment", func(t *testing.T) {
-		o, _ := run(t, before(func(_ context.Context, at time.Duration) error {
+		o, _ := run(t, heartbeats(func(_ context.Context, at time.Duration) error {
 			if at > 9*time.Second && at < 17*time.Second {
 				return refused
 			}
