@@ -2,9 +2,12 @@ package worktree
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
+	"time"
 )
 
 // publish brings the branch in the person's repository to head. It is never
@@ -29,9 +32,14 @@ func (t *Trees) publish(ctx context.Context, h home, rec record, head string) (n
 	if err != nil {
 		return "", false, err
 	}
+	ours, err := t.leftByUs(ctx, h, or(last, rec.BaseCommit), now, head)
+	if err != nil {
+		return "", false, err
+	}
 	switch {
 	case now == head:
 		return "", true, t.markPublished(ctx, h, rec, head, last)
+	case ours:
 	case now != "" && last == "":
 		return refuse("a branch of that name was made by somebody else")
 	case now != "" && now != last:
@@ -44,7 +52,7 @@ func (t *Trees) publish(ctx context.Context, h home, rec record, head string) (n
 	if where != "" {
 		return refuse("it is checked out at " + where)
 	}
-	err = t.git.do(ctx, call{gitDir: rec.GitDir, local: true, args: fetchArgs(h.store(), headRef(rec.Key)+":"+ref)})
+	err = t.push(ctx, h, rec, ref)
 	if exitCode(err) > 0 {
 		return refuse("git refused it (" + firstLines(stderrOf(err)) + ")")
 	}
@@ -52,6 +60,68 @@ func (t *Trees) publish(ctx context.Context, h home, rec record, head string) (n
 		return "", false, fmt.Errorf("publish branch: %w", err)
 	}
 	return "", true, t.markPublished(ctx, h, rec, head, last)
+}
+
+// push moves the branch. While it does, a file says so: if that is there before, the process that wrote it died in the middle,
+// and a lock on the branch is that process's.
+func (t *Trees) push(ctx context.Context, h home, rec record, ref string) error {
+	mark := h.pushing(rec.Key)
+	_, err := os.Lstat(mark)
+	died := err == nil
+	if err := os.WriteFile(mark, nil, 0o600); err != nil {
+		return fmt.Errorf("note that the branch moves: %w", err)
+	}
+	fetch := call{gitDir: rec.GitDir, local: true, args: fetchArgs(h.store(), headRef(rec.Key)+":"+ref)}
+	err = t.git.do(ctx, fetch)
+	if exitCode(err) > 0 && died && t.unlockBranch(ctx, rec, ref) {
+		err = t.git.do(ctx, fetch)
+	}
+	if err == nil || exitCode(err) > 0 { // else git was ended before it could clean up
+		err = errors.Join(err, os.Remove(mark))
+	}
+	return err
+}
+
+// leftByUs tells whether the branch is where a process of ours left it that died before it could note so: on a commit of our
+// own, ahead of what is noted. Moving on from there takes nothing from anybody.
+func (t *Trees) leftByUs(ctx context.Context, h home, noted, now, head string) (bool, error) {
+	if now == "" || now == noted || now == head {
+		return false, nil
+	}
+	if known, err := t.refCommit(ctx, h, now); err != nil || known == "" {
+		return false, err
+	}
+	if after, err := t.isAncestor(ctx, h, noted, now); err != nil || !after {
+		return false, err
+	}
+	return t.isAncestor(ctx, h, now, head)
+}
+
+// deadLock is the age at which the lock of a branch of ours has no living owner: git holds it for milliseconds.
+const deadLock = 3 * time.Second
+
+// unlockBranch removes the lock that a git of ours left on the branch when it was killed, and tells whether it did. It touches
+// no other lock of the person's repository.
+func (t *Trees) unlockBranch(ctx context.Context, rec record, ref string) bool {
+	lock := filepath.Join(rec.GitDir, filepath.FromSlash(ref)+".lock")
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for range int(2 * deadLock / (50 * time.Millisecond)) {
+		st, err := os.Lstat(lock)
+		if err != nil {
+			return false
+		}
+		if st.Mode().IsRegular() && time.Since(st.ModTime()) > deadLock {
+			t.log.WarnContext(ctx, "removed the lock of a git that was killed", "key", rec.Key, "lock", lock)
+			return os.Remove(lock) == nil
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
+		}
+	}
+	return false
 }
 
 // markPublished remembers where we left the branch, to tell our moves from others'.

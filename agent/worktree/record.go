@@ -30,6 +30,9 @@ func (h home) index(key string) string  { return filepath.Join(h.trees(), key+".
 func (h home) fresh(key string) string   { return filepath.Join(h.trees(), key+".git-new") }
 func (h home) retired(key string) string { return filepath.Join(h.trees(), key+".git-old") }
 
+// pushing is there while the person's branch is being moved.
+func (h home) pushing(key string) string { return filepath.Join(h.trees(), key+".pushing") }
+
 // refused keeps the last .git directory whose commits we would not take.
 func (h home) refused(key string) string { return filepath.Join(h.dir, "refused", key) }
 func (h home) intake(key string) string  { return filepath.Join(h.dir, "intake", key+".git") }
