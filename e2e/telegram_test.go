@@ -235,8 +235,7 @@ iterations:
   - - write: {path: half.txt, content: "half\n"}
     - ignore_sigterm: true
     - spawn_orphan: true
-    - run: 'setsid sh -c "trap : TERM INT HUP; while :; do sleep 1; done" >/dev/null 2>&1 & touch "$HOME/stubborn.held"'
-    - hang: true
+    - run: 'setsid sh -c "trap : TERM INT HUP; touch $HOME/stubborn.held; while :; do sleep 1; done" >/dev/null 2>&1 & sleep 300'
 `})
 	ann := e2etest.NewPerson(t, tg, "Ann")
 	ann.Pair(p.PairCode())

@@ -215,11 +215,10 @@ func (p *Pulse) PairCode() string {
 
 // end stops what runs, shows what was printed if the test failed, and makes sure that nothing is left.
 func (p *Pulse) end() {
-	killed := len(p.runs) > 0 && p.run == nil && p.runs[len(p.runs)-1].killed
 	if p.run != nil {
 		p.Stop()
 	}
-	if !killed && !within(5*time.Second, func() bool { return len(p.Processes()) == 0 }) {
+	if !within(10*time.Second, func() bool { return len(p.Processes()) == 0 }) {
 		p.t.Errorf("processes are left: %v", p.Processes())
 	}
 	p.killLeftovers()

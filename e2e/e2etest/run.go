@@ -21,12 +21,11 @@ const mostStop = 20 * time.Second
 
 // run is one life of the program.
 type run struct {
-	pid    int
-	done   chan struct{}
-	exit   *os.ProcessState // valid after done
-	out    output
-	err    output
-	killed bool
+	pid  int
+	done chan struct{}
+	exit *os.ProcessState // valid after done
+	out  output
+	err  output
 }
 
 func (r *run) both() string { return r.out.String() + "--- standard error ---\n" + r.err.String() }
@@ -138,7 +137,6 @@ func (p *Pulse) Kill() {
 	p.t.Helper()
 	r := p.run
 	p.run = nil
-	r.killed = true
 	_ = syscall.Kill(r.pid, syscall.SIGKILL)
 	<-r.done
 }
