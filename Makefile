@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := build
-.PHONY: build run test check bench fresh clean tools linters deps clis
+.PHONY: build run test check bench chaos fresh clean tools linters deps clis
 
 # Go refuses to work without a home for its caches; an empty environment is no reason to fail.
 ifeq ($(strip $(HOME)),)
@@ -39,6 +39,12 @@ check: deps tools linters clis
 
 bench: deps tools
 	$(TOOLS)/pg -durable -- go test -run '^$$' -bench . -benchmem -timeout=30m ./...
+
+# The fault harness for as long as it takes (make test has a short one): about half an hour. CHAOS repeats a run, as in
+# make chaos CHAOS='-chaos.kills=1000 -chaos.seed=1'.
+CHAOS ?= -chaos.kills=1000
+chaos: deps tools
+	$(TOOLS)/pg -- go test -v -count=1 -timeout=2h ./e2e/chaos -chaos.long -chaos.time=90m $(CHAOS)
 
 # The proof that a clone is enough: make run and make test in a plain Debian root. Root only; takes minutes.
 fresh:

@@ -262,13 +262,13 @@ func strays(nodes []*e2etest.Pulse) []string {
 }
 
 // summary prints what happened.
-func (st *storm) summary(calm time.Duration, hits, commits, told, repeated int) {
+func (st *storm) summary(raged, calm time.Duration, hits, commits, told, repeated int) {
 	total := 0
 	for _, n := range st.kills {
 		total += n
 	}
-	st.t.Logf("%s: ended %d times (%v; the longest %v), %d calls met a fault; %d updates, %d goals, %d iterations, %d claims beyond the first, %d commits; at rest %s after the last fault (limit %s)",
-		st.setup.name, total, st.kills, st.longest, hits, st.tg.Pushed(), st.number("SELECT count(*) FROM pulse_sessions"), st.number("SELECT count(*) FROM pulse_iterations"),
+	st.t.Logf("%s: ended %d times in %s (%v; the longest %v), %d calls met a fault; %d updates, %d goals, %d iterations, %d claims beyond the first, %d commits; at rest %s after the last fault (limit %s)",
+		st.setup.name, total, raged.Round(time.Second), st.kills, st.longest, hits, st.tg.Pushed(), st.number("SELECT count(*) FROM pulse_sessions"), st.number("SELECT count(*) FROM pulse_iterations"),
 		st.number("SELECT coalesce(sum(claims - 1), 0) FROM inbox_tasks WHERE claims > 1"), commits, calm.Round(10*time.Millisecond), lease+5*time.Second+slack)
 	st.t.Logf("%s: sessions %v; tasks %v; messages %v; %d messages in the chats, %d of them repeated (%.2f %%)", st.setup.name,
 		st.rows("SELECT status, count(*) FROM pulse_sessions GROUP BY status ORDER BY status"), st.rows("SELECT status, count(*) FROM inbox_tasks GROUP BY status ORDER BY status"),
@@ -278,7 +278,9 @@ func (st *storm) summary(calm time.Duration, hits, commits, told, repeated int) 
 func stormOf(t *testing.T, s setup) {
 	st := newStorm(t, s, newSeed(t))
 	kills := max(1, int(float64(*killsFlag)*s.share))
+	began := time.Now()
 	last, hits := st.rage(kills, *timeFlag)
+	raged := time.Since(began)
 	st.sql = st.front.DB()
 	st.calm(lease + 5*time.Second + slack)
 	calm := time.Since(last)
@@ -288,6 +290,6 @@ func stormOf(t *testing.T, s setup) {
 	st.endedOnce()
 	commits := st.committedOnce()
 	told, repeated := st.toldOnce()
-	st.summary(calm, hits, commits, told, repeated)
+	st.summary(raged, calm, hits, commits, told, repeated)
 	st.clean()
 }

@@ -146,7 +146,7 @@ func (st *storm) rage(kills int, limit time.Duration) (lastStart time.Time, hits
 
 // live lets the program run for a while: a random time, or until something happens that is worth being killed at.
 func (st *storm) live(ctx context.Context, node *e2etest.Pulse) {
-	ctx, cancel := context.WithTimeout(ctx, between(st.dice, 20*time.Millisecond, 1500*time.Millisecond))
+	ctx, cancel := context.WithTimeout(ctx, between(st.dice, 20*time.Millisecond, 1800*time.Millisecond))
 	defer cancel()
 	switch st.dice.IntN(3) {
 	case 0: // a call of the bot
