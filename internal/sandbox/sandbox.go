@@ -1,0 +1,138 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Command is what to start.
+type Command struct {
+	Path string // a name without a slash is looked up in this process's PATH
+	Args []string
+	Dir  string
+	Env  []string // the whole environment
+}
+
+// Config says what walls are made with.
+type Config struct {
+	// Self starts this program so that it calls Main with the arguments that
+	// follow: the path of the program, and what comes before them.
+	Self []string
+
+	Bubblewrap string // the program; "" is `bwrap` on PATH
+}
+
+// Sandbox makes walls.
+type Sandbox struct {
+	cfg Config
+
+	mu    sync.Mutex // held while the levels are tried
+	found *Report
+}
+
+// New makes a Sandbox; nothing is tried yet.
+func New(cfg Config) *Sandbox { return &Sandbox{cfg: cfg} }
+
+// Wrap gives the command that starts c behind the walls of p, and what clears
+// away after it has ended. The command is the head of the process group it is
+// started in, passes its exit code on, and leaves signals to c. A level that
+// cannot be had is an error, here or at the start.
+func (s *Sandbox) Wrap(p Policy, c Command) (wrapped Command, release func(), err error) {
+	if p.Level == None {
+		return c, func() {}, nil
+	}
+	if len(s.cfg.Self) == 0 {
+		return Command{}, nil, errors.New("make a sandbox: this program cannot start itself")
+	}
+	if c.Path, err = lookUp(c.Path); err != nil {
+		return Command{}, nil, fmt.Errorf("make a sandbox: %w", err)
+	}
+	release = func() {}
+	if p.Temp == "" {
+		// Below the system's own place, so that names of sockets in it stay
+		// within the 107 bytes they may have.
+		if p.Temp, err = os.MkdirTemp("", "pulse-"); err != nil {
+			return Command{}, nil, fmt.Errorf("make a sandbox: %w", err)
+		}
+		temp := p.Temp
+		release = func() { _ = removeAll(temp) }
+	}
+	if wrapped, err = s.wrap(p, c); err != nil {
+		release()
+		return Command{}, nil, fmt.Errorf("make a sandbox: %w", err)
+	}
+	return wrapped, release, nil
+}
+
+func (s *Sandbox) wrap(p Policy, c Command) (Command, error) {
+	z, err := p.resolve(c.Path)
+	if err != nil {
+		return Command{}, err
+	}
+	temp, err := real(p.Temp)
+	if err != nil {
+		return Command{}, err
+	}
+	switch p.Level {
+	case Landlock:
+		return s.landlock(z, temp, c)
+	case Bubblewrap:
+		return s.bubblewrap(z, temp, c)
+	}
+	return Command{}, fmt.Errorf("there is no level %q: %s, %s and %s can be made", p.Level, None, Landlock, Bubblewrap)
+}
+
+// landlock starts ourselves, to make the promise and become c.
+func (s *Sandbox) landlock(z zones, temp string, c Command) (Command, error) {
+	o := orders{Parent: os.Getpid(), Files: true}
+	for _, one := range z {
+		o.Zones = append(o.Zones, order{Path: one.path, Access: one.access})
+	}
+	return s.through(o, s.cfg.Self, Command{Path: c.Path, Args: c.Args, Dir: c.Dir, Env: withTemp(c.Env, temp)})
+}
+
+// through gives the command that starts ourselves, as self says, with orders
+// and the command that follows.
+func (s *Sandbox) through(o orders, self []string, c Command) (Command, error) {
+	text, err := o.encode()
+	if err != nil {
+		return Command{}, err
+	}
+	return Command{Path: self[0], Args: slices.Concat(self[1:], []string{text, "--", c.Path}, c.Args), Dir: c.Dir, Env: c.Env}, nil
+}
+
+func withTemp(env []string, dir string) []string {
+	out := slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return name == "TMPDIR" || name == "TMP" || name == "TEMP"
+	})
+	return append(out, "TMPDIR="+dir)
+}
+
+func lookUp(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Abs(path)
+}
+
+// removeAll also removes directories that their maker locked.
+func removeAll(dir string) error {
+	if os.RemoveAll(dir) == nil {
+		return nil
+	}
+	_ = filepath.WalkDir(dir, func(path string, e os.DirEntry, _ error) error {
+		if e != nil && e.IsDir() {
+			_ = os.Chmod(path, 0o700)
+		}
+		return nil
+	})
+	return os.RemoveAll(dir)
+}
