@@ -281,6 +281,10 @@ func TestIterationLimitAsks(t *testing.T) {
 		id := w.start(func(r *loop.StartRequest) { r.MaxIterations = 1 })
 		w.finish(id, "<signal>CONTINUE</signal>", 1)
 		w.is(id, pulse.SessionBlocked)
+		step, gate := w.store.Notices()[0], w.store.Notices()[1]
+		if step.Kind.Priority() != gate.Kind.Priority() || !step.CreatedAt.Before(gate.CreatedAt) || !step.Silent || gate.Kind != pulse.NoticeGate {
+			t.Errorf("the gate would be told before the iteration: %+v, %+v", step, gate)
+		}
 		g, err := w.store.OpenGate(t.Context(), id)
 		w.must(err)
 		if g.Kind != pulse.GateLimit || len(g.Options) != 2 {

@@ -101,7 +101,7 @@ func (r *Runner) branch(s *pulse.Session, it *pulse.Iteration, c *pulse.Change, 
 	}
 	// CONTINUE, or COMPLETE while a person has said something that no
 	// prompt has carried yet: their words must not be lost.
-	tell(*s, c, pulse.NoticeInfo, "iteration:"+string(it.ID), r.words.IterationDone(*s, *it), now)
+	r.tellStep(*s, it, c, now)
 	switch {
 	case s.PauseRequested:
 		if err := enter(s, c, pulse.SessionPaused, "paused after iteration "+fmt.Sprint(it.Number), now); err != nil {
@@ -113,6 +113,26 @@ func (r *Runner) branch(s *pulse.Session, it *pulse.Iteration, c *pulse.Change, 
 		return r.openLimit(s, c, it, now)
 	}
 	return enter(s, c, pulse.SessionRunning, "", now)
+}
+
+// tellStep tells that an iteration ended. Where no other one follows, what is
+// told next weighs more and would go out first: then this weighs as much, and
+// stands a moment before it.
+func (r *Runner) tellStep(s pulse.Session, it *pulse.Iteration, c *pulse.Change, now time.Time) {
+	switch {
+	case s.PauseRequested:
+		s.Status = pulse.SessionPaused
+	case s.CurrentIteration >= s.MaxIterations:
+		s.Status = pulse.SessionBlocked
+	}
+	n := len(c.Notices)
+	tell(s, c, pulse.NoticeInfo, "iteration:"+string(it.ID), r.words.IterationDone(s, *it), now)
+	if s.Status == pulse.SessionRunning {
+		return
+	}
+	for i := n; i < len(c.Notices); i++ {
+		c.Notices[i].Kind, c.Notices[i].CreatedAt = pulse.NoticeFinal, now.Add(-time.Microsecond)
+	}
 }
 
 // openLimit asks whether the session may have more iterations.

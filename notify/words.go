@@ -19,10 +19,15 @@ const (
 // wording seam of the loop. The zero value is ready.
 type Words struct{}
 
-// IterationDone tells that an iteration ended and the next one follows.
+// IterationDone tells that an iteration ended, and whether the next one
+// follows by itself.
 func (Words) IterationDone(s pulse.Session, it pulse.Iteration) pulse.Message {
 	var m message
-	m.line("📍 [%s] Iteration %d/%d: %s Continuing...", project(s), it.Number, s.MaxIterations, sentence(it.OutputSummary, "done"))
+	goesOn := " Continuing..."
+	if s.Status == pulse.SessionPaused || s.Status == pulse.SessionBlocked {
+		goesOn = ""
+	}
+	m.line("📍 [%s] Iteration %d/%d: %s%s", project(s), it.Number, s.MaxIterations, sentence(it.OutputSummary, "done"), goesOn)
 	m.commit(it)
 	return m.done()
 }

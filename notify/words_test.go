@@ -26,6 +26,8 @@ var session = pulse.Session{ID: "019a0000-0000-7000-8000-0000abcdef01", ProjectN
 
 func TestFirstLines(t *testing.T) {
 	w := notify.Words{}
+	limit := session
+	limit.Status = pulse.SessionBlocked
 	one := session
 	one.CurrentIteration, one.TotalCommits = 1, 1
 	for _, c := range []struct {
@@ -37,6 +39,7 @@ func TestFirstLines(t *testing.T) {
 		{"continue, own full stop", "📍 [my-app] Iteration 3/10: Built login component. Continuing...",
 			w.IterationDone(session, pulse.Iteration{Number: 3, OutputSummary: "Built login\n component.\n"})},
 		{"continue, nothing said", "📍 [my-app] Iteration 3/10: done. Continuing...", w.IterationDone(session, pulse.Iteration{Number: 3})},
+		{"the last one, for now", "📍 [my-app] Iteration 3/10: Half done.", w.IterationDone(limit, pulse.Iteration{Number: 3, OutputSummary: "Half done"})},
 		{"complete", "✅ [my-app] Session complete (5 iterations, 3 commits)", w.Completed(session, pulse.Iteration{})},
 		{"complete, one each", "✅ [my-app] Session complete (1 iteration, 1 commit)", w.Completed(one, pulse.Iteration{})},
 		{"blocked", "⏸️ [my-app] Blocked: Need API key for Stripe integration",
