@@ -67,6 +67,32 @@ iterations:
 	}
 }
 
+func TestTheLimitIsAskedAfterTheLastIteration(t *testing.T) {
+	t.Parallel()
+	p := e2etest.New(t, e2etest.Options{Projects: one(e2etest.Repo(t)), Config: "loop: {max_iterations: 2}\n", Script: `
+repeat_last: true
+iterations:
+  - - append: {path: log.txt, content: "{{iteration}}\n"}
+    - say: "Line {{iteration}} is written."
+    - signal: CONTINUE
+`})
+	term := p.Terminal("up")
+	term.Shows("Listening on")
+	term.Type("write the log\n")
+	term.Shows("[1] 2 more   [2] Stop\n   Type a number to choose.")
+	term.Type("1\n")
+	term.Shows("All 4 iterations are used")
+	term.Type("2\n")
+	term.Shows("🛑 Stop: the session ends here.")
+	term.EndOfInput()
+	if code := term.Wait(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	oneAfterTheOther(t, term.Screen(), "📍 [my-app] Iteration 1/2: Line 1 is written. Continuing...\n", "📍 [my-app] Iteration 2/2: Line 2 is written.\n",
+		"⏸️ [my-app] Blocked: All 2 iterations are used", "\n› 1\n", "📍 [my-app] Iteration 3/4: Line 3 is written. Continuing...\n",
+		"📍 [my-app] Iteration 4/4: Line 4 is written.\n", "⏸️ [my-app] Blocked: All 4 iterations are used", "\n› 2\n", "🛑 ")
+}
+
 func TestWhatWasMissedIsToldAtTheNextStart(t *testing.T) {
 	t.Parallel()
 	p := e2etest.New(t, e2etest.Options{Projects: one(e2etest.Repo(t)), Script: `
