@@ -104,7 +104,7 @@ func (w *work) ownTurns(ctx context.Context, session string, ids []uid) error {
 		return nil
 	}
 	var n int
-	if err := w.db.NewRaw("SELECT count(*) FROM turns WHERE session_id = ? AND id IN (?)", uid(session), bun.In(ids)).Scan(ctx, &n); err != nil {
+	if err := w.db.NewRaw("SELECT count(*) FROM turns WHERE session_id = ? AND id IN (?)", uid(session), bun.List(ids)).Scan(ctx, &n); err != nil {
 		return err
 	}
 	if n != len(ids) {

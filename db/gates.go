@@ -48,7 +48,7 @@ func (w *work) putGate(ctx context.Context, g pulse.Gate) error {
 		from = append(from, pulse.GateOpen)
 	}
 	n, err = rows(w.db.NewUpdate().Model(row).ExcludeColumn("id", "session_id", "created_at").
-		Where("g.id = ?", row.ID).Where("g.session_id = ?", row.SessionID).Where("g.status IN (?)", bun.In(from)).Exec(ctx))
+		Where("g.id = ?", row.ID).Where("g.session_id = ?", row.SessionID).Where("g.status IN (?)", bun.List(from)).Exec(ctx))
 	if err == nil && n == 0 {
 		return pulse.ErrStale
 	}

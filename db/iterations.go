@@ -102,7 +102,7 @@ func (w *work) putIteration(ctx context.Context, i pulse.Iteration) error {
 	}
 	res, err = w.db.NewUpdate().Model(row).ExcludeColumn("id", "session_id", "created_at").
 		Where("i.id = ?", row.ID).Where("i.session_id = ?", row.SessionID).
-		Where("i.status IN (?)", bun.In(append(pulse.IterationTransitions.From(i.Status), i.Status))).Exec(ctx)
+		Where("i.status IN (?)", bun.List(append(pulse.IterationTransitions.From(i.Status), i.Status))).Exec(ctx)
 	if n, err := rows(res, err); err != nil || n > 0 {
 		return err
 	}

@@ -107,7 +107,7 @@ func (s *Store) ClaimNotices(ctx context.Context, platforms []pulse.Platform, sk
 				return err
 			}
 		}
-		passed, args := "", []any{bun.In(texts(platforms))}
+		passed, args := "", []any{bun.List(texts(platforms))}
 		if len(skip) > 0 {
 			tuples := make([]string, 0, len(skip))
 			for _, a := range skip {

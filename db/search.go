@@ -33,7 +33,7 @@ func (w *work) indexTurns(ctx context.Context, ids []uid) error {
 			FROM (SELECT turn_id, left(string_agg(text, ' ' ORDER BY seq), %d) AS body FROM turn_messages WHERE turn_id IN (?) GROUP BY turn_id) b
 			WHERE turns.id = b.turn_id AND turns.status = 'completed'`, maxIndexed)
 	}
-	_, err := w.db.NewRaw(query, bun.In(ids)).Exec(ctx)
+	_, err := w.db.NewRaw(query, bun.List(ids)).Exec(ctx)
 	return err
 }
 

@@ -118,7 +118,7 @@ func (w *work) updateSession(ctx context.Context, g pulse.Guard, s pulse.Session
 		ExcludeColumn("id", "event_seq", "notify_seq", "created_at").
 		Value("version", "s.version + 1").
 		Where("s.id = ?", uid(s.ID)).
-		Where("s.status IN (?)", bun.In(append(pulse.SessionTransitions.From(s.Status), s.Status)))
+		Where("s.status IN (?)", bun.List(append(pulse.SessionTransitions.From(s.Status), s.Status)))
 	if g.SessionID != "" {
 		q = q.Where("s.version = ?", g.Version)
 	}
@@ -236,7 +236,7 @@ func (s *Store) Sessions(ctx context.Context, f pulse.SessionFilter) ([]pulse.Se
 	err := s.view(ctx, "list sessions", func(ctx context.Context, db bun.IDB) error {
 		q := db.NewSelect().Model(&rows).Order("created_at DESC", "id DESC").Limit(int64(orDefault(f.Limit, 50)))
 		if len(f.Statuses) > 0 {
-			q = q.Where("status IN (?)", bun.In(texts(f.Statuses)))
+			q = q.Where("status IN (?)", bun.List(texts(f.Statuses)))
 		}
 		if f.ProjectID != "" {
 			if !pulse.ValidUUID(string(f.ProjectID)) {

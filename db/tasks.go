@@ -78,6 +78,6 @@ func (w *work) cancelTasks(ctx context.Context, ids []pulse.TaskID) error {
 		keys = append(keys, uid(id))
 	}
 	_, err := w.db.NewRaw("UPDATE inbox_tasks SET status = ?, ended_at = "+w.now(0)+" WHERE id IN (?) AND status IN (?)",
-		pulse.TaskCancelled, bun.In(keys), bun.In(pulse.TaskTransitions.From(pulse.TaskCancelled))).Exec(ctx)
+		pulse.TaskCancelled, bun.List(keys), bun.List(pulse.TaskTransitions.From(pulse.TaskCancelled))).Exec(ctx)
 	return err
 }

@@ -198,7 +198,7 @@ iterations:
 		limit := ann.Hears("All 2 iterations are used")
 		ann.Press(limit, "2 more")
 		ann.Hears("▶️ 2 more: the session goes on")
-		limit = ann.Hears("All 4 iterations are used")
+		ann.Hears("All 4 iterations are used")
 		ann.Say("/answer more")
 		ann.Hears("▶️ 2 more: the session goes on")
 		limit = ann.Hears("All 6 iterations are used")

@@ -104,6 +104,29 @@ func TestProgressShowsTheLatestSteps(t *testing.T) {
 	})
 }
 
+func TestProgressShowsANoteUntilTheNextStep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, s := newProgressBench(t), followed("1")
+		note := pulse.Event{Type: pulse.EventTurnNote, At: time.Now(), Data: map[string]any{"text": "limited:\ntrying again"}}
+		b.news.Write(s, started(1), tool("a", "ls"), note)
+		b.pass()
+		if got := b.outbox.Get("progress:it1").Message.Plain(); !strings.HasSuffix(got, "▸ Bash ls\n… limited: trying again") {
+			t.Errorf("live message is\n%s", got)
+		}
+		before := b.outbox.Get("progress:it1").Revision
+		b.news.Write(s, note)
+		b.pass()
+		if n := b.outbox.Get("progress:it1"); n.Revision != before {
+			t.Errorf("edited for a note that says the same: %q", n.Message.Plain())
+		}
+		b.news.Write(s, tool("b", "pwd"))
+		b.pass()
+		if got := b.outbox.Get("progress:it1").Message.Plain(); strings.Contains(got, "limited") {
+			t.Errorf("live message is\n%s", got)
+		}
+	})
+}
+
 func TestProgressCoalesces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, s := newProgressBench(t), followed("1")

@@ -21,6 +21,7 @@ type running struct {
 	tools     int
 	failed    int
 	recent    []step
+	note      string // the agent's program tries again, is limited: until its next step
 	changes   int    // grows with every event that changes the message
 	shown     string // the iteration a message was written for
 	wrote     time.Time
@@ -48,8 +49,13 @@ func (r *running) fold(e pulse.Event) *running {
 		return ended
 	case pulse.EventToolStarted, pulse.EventToolCompleted:
 		if r.iteration != "" {
-			r.last = e.At
+			r.last, r.note = e.At, ""
 			r.tool(e)
+		}
+	case pulse.EventTurnNote:
+		if note := oneLine(text(e.Data, "text"), 160); r.iteration != "" && note != "" && note != r.note {
+			r.last, r.note = e.At, note
+			r.changes++
 		}
 	case pulse.EventIterationEnded, pulse.EventSessionCompleted, pulse.EventSessionError:
 		return r.end(e.At)
@@ -119,6 +125,9 @@ func (r *running) form(s pulse.Session, now time.Time) pulse.Message {
 	}
 	for _, st := range r.recent {
 		m.line("%s %s", mark(st.status), st.text)
+	}
+	if r.note != "" {
+		m.line("… %s", r.note)
 	}
 	return m.done()
 }

@@ -81,18 +81,14 @@ const (
 	NoticeProgress NoticeKind = "progress" // what the agent is doing right now
 )
 
-// Priority orders sending: a greater one goes first.
+// Priority orders sending: a greater one goes first. What is said once goes
+// out in the order it was said, because a question that overtakes the
+// report before it confuses; only live progress steps back for all of it.
 func (k NoticeKind) Priority() int {
-	switch k {
-	case NoticeFinal, NoticeGate:
-		return 30
-	case NoticeReply:
-		return 20
-	case NoticeInfo:
-		return 10
-	default:
+	if k == NoticeProgress {
 		return 0
 	}
+	return 10
 }
 
 // Notice is a row of the outbox: one message to one address.

@@ -211,6 +211,7 @@ type TaskSpec struct {
 	Since        string        `json:"since,omitempty"` // the last commit on record for the session; work counts from there
 	ParentTurn   TurnID        `json:"parent_turn,omitempty"`
 	Subject      string        `json:"subject"` // Conventional Commit subject of the checkpoint
+	Goal         string        `json:"goal"`    // its first 200 characters
 	SilenceLimit time.Duration `json:"silence_limit"`
 }
 

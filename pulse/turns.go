@@ -102,6 +102,7 @@ const (
 	EventTurnCompleted    EventType = "turn:completed"
 	EventToolStarted      EventType = "turn:tool_started"
 	EventToolCompleted    EventType = "turn:tool_completed"
+	EventTurnNote         EventType = "turn:note" // the agent's CLI retries, is limited, compacts; data: text, iterationId
 
 	// The two below are stream frames: never rows of events, but numbered by
 	// the holder of the claim.

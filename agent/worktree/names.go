@@ -61,8 +61,6 @@ func plainBranchRef(name string) bool {
 
 var hexID = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
-func zeroID(format string) string { return strings.Repeat("0", idLen(format)) }
-
 func idLen(format string) int {
 	if format == "sha256" {
 		return 64

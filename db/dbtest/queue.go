@@ -218,7 +218,7 @@ func cancelled(f *fixture) {
 }
 
 func reaped(f *fixture) {
-	s, _, fence := f.started()
+	s, _, _ := f.started()
 	for attempt := 1; attempt <= 3; attempt++ {
 		n, dead, err := f.Reap(f.ctx)
 		mustBe(f.t, err, nil, "reap early")
@@ -242,7 +242,7 @@ func reaped(f *fixture) {
 		equal(f.t, task.Status, pulse.TaskQueued, "task")
 		equal(f.t, task.ClaimToken, "", "token")
 		equal(f.t, it.Status, pulse.IterationDispatched, "iteration")
-		_, fence = f.claim()
+		_, fence := f.claim()
 		mustBe(f.t, f.Running(f.ctx, fence), nil, "running")
 	}
 	_, err := f.Claim(f.ctx, "d1", []string{pulse.ProjectRoute(f.project.ID)}, lease)

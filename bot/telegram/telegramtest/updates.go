@@ -23,15 +23,14 @@ type update struct {
 
 // updateQueue holds what the bot has not confirmed, and who is fetching it.
 type updateQueue struct {
-	next     int64
-	pending  []update
-	history  []update // confirmed ones, for duplicates
-	allowed  []string
-	poller   chan struct{} // closed when another getUpdates takes over
-	repeat   int
-	reverse  bool
-	webhook  webhook
-	confirms int
+	next    int64
+	pending []update
+	history []update // confirmed ones, for duplicates
+	allowed []string
+	poller  chan struct{} // closed when another getUpdates takes over
+	repeat  int
+	reverse bool
+	webhook webhook
 }
 
 type webhook struct {
