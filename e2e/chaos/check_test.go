@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -172,17 +173,27 @@ func (st *storm) committedOnce() (commits int) {
 	return commits
 }
 
+// lastDeliveries waits until nothing is left to send. A chat takes one message a second, a group one in three, so how long
+// that may take depends on how many there are.
+func (st *storm) lastDeliveries() {
+	const left = "SELECT count(*) FROM notifications WHERE status IN ('queued', 'sending')"
+	limit := 60*time.Second + 3*time.Second*time.Duration(st.number(left))
+	ctx, cancel := context.WithTimeout(st.t.Context(), limit)
+	defer cancel()
+	if !until(ctx, func() bool { return st.number(left) == 0 }) {
+		st.t.Errorf("%s after the end there are still messages to deliver: %q", limit, st.rows("SELECT chat, kind, status, attempts, next_at, last_error FROM notifications WHERE status IN ('queued', 'sending')"))
+	}
+}
+
 // toldOnce waits for the last deliveries and wants every outcome and every question in the chat it belongs to. It answers
 // how many messages were posted more often than they had to be.
 func (st *storm) toldOnce() (told, repeated int) {
-	e2etest.Await(st.t, "the last deliveries", func() bool {
-		return st.number("SELECT count(*) FROM notifications WHERE status IN ('queued', 'sending')") == 0
-	})
+	st.lastDeliveries()
 	for what, pair := range map[string][2]string{
-		"completions":           {"SELECT count(*) FROM events WHERE type = 'session:completed'", "SELECT count(*) FROM notifications WHERE kind = 'final' AND slot LIKE 'final:%'"},
-		"failures":              {"SELECT count(*) FROM events WHERE type = 'session:error'", "SELECT count(*) FROM notifications WHERE kind = 'final' AND slot LIKE 'failed:%'"},
-		"questions":             {"SELECT count(*) FROM gates", "SELECT count(*) FROM notifications WHERE kind = 'gate'"},
-		"sessions that aborted": {"SELECT count(*) FROM pulse_sessions WHERE status = 'aborted'", "SELECT count(*) FROM notifications WHERE kind = 'final' AND slot LIKE 'aborted:%'"},
+		"completions":           {"SELECT count(*) FROM events e JOIN pulse_sessions s ON s.id = e.session_id WHERE s.chat_id <> '' AND e.type = 'session:completed'", "SELECT count(*) FROM notifications WHERE kind = 'final' AND slot LIKE 'final:%'"},
+		"failures":              {"SELECT count(*) FROM events e JOIN pulse_sessions s ON s.id = e.session_id WHERE s.chat_id <> '' AND e.type = 'session:error'", "SELECT count(*) FROM notifications WHERE kind = 'final' AND slot LIKE 'failed:%'"},
+		"questions":             {"SELECT count(*) FROM gates g JOIN pulse_sessions s ON s.id = g.session_id WHERE s.chat_id <> ''", "SELECT count(*) FROM notifications WHERE kind = 'gate'"},
+		"sessions that aborted": {"SELECT count(*) FROM pulse_sessions WHERE chat_id <> '' AND status = 'aborted'", "SELECT count(*) FROM notifications WHERE kind = 'final' AND slot LIKE 'aborted:%'"},
 	} {
 		if were, n := st.number(pair[0]), st.number(pair[1]); were != n {
 			st.t.Errorf("%d %s, %d messages about them", were, what, n)
@@ -262,14 +273,14 @@ func strays(nodes []*e2etest.Pulse) []string {
 }
 
 // summary prints what happened.
-func (st *storm) summary(raged, calm time.Duration, hits, commits, told, repeated int) {
+func (st *storm) summary(raged, reclaimed, calm time.Duration, hits, commits, told, repeated int) {
 	total := 0
 	for _, n := range st.kills {
 		total += n
 	}
-	st.t.Logf("%s: ended %d times in %s (%v; the longest %v), %d calls met a fault; %d updates, %d goals, %d iterations, %d claims beyond the first, %d commits; at rest %s after the last fault (limit %s)",
+	st.t.Logf("%s: ended %d times in %s (%v; the longest %v), %d calls met a fault; %d updates, %d goals, %d iterations, %d claims beyond the first, %d commits; what was in hand at the last fault was over or in hand again after %s, all at rest after %s",
 		st.setup.name, total, raged.Round(time.Second), st.kills, st.longest, hits, st.tg.Pushed(), st.number("SELECT count(*) FROM pulse_sessions"), st.number("SELECT count(*) FROM pulse_iterations"),
-		st.number("SELECT coalesce(sum(claims - 1), 0) FROM inbox_tasks WHERE claims > 1"), commits, calm.Round(10*time.Millisecond), lease+5*time.Second+slack)
+		st.number("SELECT coalesce(sum(claims - 1), 0) FROM inbox_tasks WHERE claims > 1"), commits, reclaimed.Round(10*time.Millisecond), calm.Round(10*time.Millisecond))
 	st.t.Logf("%s: sessions %v; tasks %v; messages %v; %d messages in the chats, %d of them repeated (%.2f %%)", st.setup.name,
 		st.rows("SELECT status, count(*) FROM pulse_sessions GROUP BY status ORDER BY status"), st.rows("SELECT status, count(*) FROM inbox_tasks GROUP BY status ORDER BY status"),
 		st.rows("SELECT kind, status, count(*) FROM notifications GROUP BY kind, status ORDER BY kind, status"), told, repeated, 100*float64(repeated)/float64(max(told, 1)))
@@ -282,7 +293,8 @@ func stormOf(t *testing.T, s setup) {
 	last, hits := st.rage(kills, *timeFlag)
 	raged := time.Since(began)
 	st.sql = st.front.DB()
-	st.calm(lease + 5*time.Second + slack)
+	reclaimed := st.reclaimed(last)
+	st.calm(st.limit())
 	calm := time.Since(last)
 	st.settle()
 	st.heardOnce()
@@ -290,6 +302,6 @@ func stormOf(t *testing.T, s setup) {
 	st.endedOnce()
 	commits := st.committedOnce()
 	told, repeated := st.toldOnce()
-	st.summary(raged, calm, hits, commits, told, repeated)
+	st.summary(raged, reclaimed, calm, hits, commits, told, repeated)
 	st.clean()
 }

@@ -34,7 +34,7 @@ type talk struct {
 }
 
 // patience is after how long people begin anew when nothing comes back; the old goal goes on all the same.
-const patience = 25 * time.Second
+const patience = 45 * time.Second
 
 // run talks until everybody is to be quiet.
 func (k *talk) run(ctx context.Context) {
@@ -73,7 +73,7 @@ func (k *talk) say(kind, tag, text string, reply int) {
 // listen waits for messages of the bot for a while, and reacts to each.
 func (k *talk) listen(ctx context.Context) {
 	if k.deaf {
-		ctx, cancel := context.WithTimeout(ctx, between(k.dice, 2*time.Second, 5*time.Second))
+		ctx, cancel := context.WithTimeout(ctx, between(k.dice, 6*time.Second, 12*time.Second))
 		defer cancel()
 		<-ctx.Done()
 		k.busy = false

@@ -31,6 +31,8 @@ type setup struct {
 	postgres bool
 	split    bool    // a server and two daemons, each killed by itself
 	share    float64 // of the kills
+	url      string  // of a PostgreSQL of its own; empty: a schema of the shared one
+	lease    time.Duration
 }
 
 // storm is one run.
@@ -55,15 +57,18 @@ type storm struct {
 }
 
 func newStorm(t *testing.T, s setup, seed uint64) *storm {
+	if s.lease == 0 {
+		s.lease = lease
+	}
 	tg := telegramtest.Start(t, telegramtest.Options{})
 	st := &storm{t: t, setup: s, dice: dice(seed, 1), o: newOracle(t), tg: tg, repo: e2etest.Repo(t), kills: map[string]int{}, longest: map[string]time.Duration{}}
 	st.o.watch(t, tg)
-	if s.postgres {
+	if st.database = s.url; s.postgres && s.url == "" {
 		st.database = postgres(t)
 	}
 	opt := func(command string) e2etest.Options {
 		return e2etest.Options{Command: []string{command}, Database: st.database, Script: agents(), Config: "loop: {max_iterations: 4}\n",
-			Env: []string{"PULSE_DAEMON_LEASE=" + lease.String(), "PULSE_DAEMON_SHUTDOWN_GRACE=300ms", "PULSE_LOG_LEVEL=info"}}
+			Env: []string{"PULSE_DAEMON_LEASE=" + s.lease.String(), "PULSE_DAEMON_SHUTDOWN_GRACE=300ms", "PULSE_LOG_LEVEL=info"}}
 	}
 	first := opt("up")
 	if s.split {
@@ -267,6 +272,31 @@ func (st *storm) ready(node *e2etest.Pulse) {
 		}
 		return ok()
 	})
+}
+
+// limit is how long the program has to come to rest after the last fault: what was interrupted is in hand again after a lease
+// and 5 s; the rest is work that waits for its turn, and takes as long as it takes.
+func (st *storm) limit() time.Duration {
+	return st.setup.lease + 5*time.Second + slack + time.Duration(st.number("SELECT count(*) FROM pulse_sessions WHERE status IN ('pending', 'running')"))*2*time.Second
+}
+
+// reclaimed wants every task that was in hand when the faults ended to be over, or claimed anew, within a lease and 5 s, and
+// answers when that was so. An agent's own time, at most half a second here, is in it.
+func (st *storm) reclaimed(last time.Time) time.Duration {
+	var held []string
+	for _, r := range st.rows("SELECT CAST(id AS text), claims FROM inbox_tasks WHERE status IN ('claimed', 'running')") {
+		held = append(held, fmt.Sprintf("(CAST(id AS text) = '%s' AND claims = %s AND status IN ('claimed', 'running', 'queued'))", r[0], r[1]))
+	}
+	if len(held) == 0 {
+		return 0
+	}
+	ctx, cancel := context.WithDeadline(st.t.Context(), last.Add(st.setup.lease+5*time.Second))
+	defer cancel()
+	query := "SELECT count(*) FROM inbox_tasks WHERE " + strings.Join(held, " OR ")
+	if !until(ctx, func() bool { return st.number(query) == 0 }) {
+		st.t.Errorf("a lease and 5 s after the last fault, tasks are in nobody's hand: %q", st.rows("SELECT id, status, claims, lease_until FROM inbox_tasks WHERE "+strings.Join(held, " OR ")))
+	}
+	return time.Since(last)
 }
 
 // calm waits until nothing moves by itself: no update waits, no session is on its way. It answers how long that took.
