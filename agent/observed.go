@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -28,7 +29,7 @@ func (r *run) observe() *MultiObserver {
 
 // bead gives the bead of a plain goal's task.
 func (r *run) bead() Bead {
-	return Bead{ID: string(r.task.IterationID), Title: r.d.cfg.Redactor.String(r.task.Spec.Subject)}
+	return Bead{ID: string(r.task.IterationID), Title: r.d.cfg.Redactor.String(cmp.Or(r.task.Spec.Goal, r.task.Spec.Subject))}
 }
 
 // observeEnd tells how the run ended. cause is why it was ended from outside,

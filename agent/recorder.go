@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -33,22 +34,24 @@ type recorder struct {
 	quit   chan struct{} // ends the flushing; nil while the turn was not opened
 	stored chan struct{} // the flushing has ended
 
-	mu      sync.Mutex
-	room    *sync.Cond    // there is room in the batch again
-	full    chan struct{} // a hint that the batch should be stored at once
-	batch   pulse.StreamBatch
-	size    int  // events that wait, those being written included
-	bytes   int  // about what they weigh
-	shut    bool // no more is taken
-	fenced  bool // the claim is gone: nothing is written any more
-	failing time.Time
-	seq     int
-	deltaN  int64
-	tools   map[string]pulse.TurnTool // that have not ended yet
-	pieces  *secret.Stream            // of the block that comes in pieces, nil between blocks
-	growing bool                      // the batch's last delta is of that block
-	signAt  time.Time                 // to be stored
-	lastAt  time.Time                 // last sign of life
+	mu       sync.Mutex
+	room     *sync.Cond    // there is room in the batch again
+	full     chan struct{} // a hint that the batch should be stored at once
+	batch    pulse.StreamBatch
+	size     int  // events that wait, those being written included
+	bytes    int  // about what they weigh
+	shut     bool // no more is taken
+	fenced   bool // the claim is gone: nothing is written any more
+	failing  time.Time
+	seq      int
+	deltaN   int64
+	notes    int // so far
+	lastNote string
+	tools    map[string]pulse.TurnTool // that have not ended yet
+	pieces   *secret.Stream            // of the block that comes in pieces, nil between blocks
+	growing  bool                      // the batch's last delta is of that block
+	signAt   time.Time                 // to be stored
+	lastAt   time.Time                 // last sign of life
 }
 
 func newRecorder(r *run) *recorder {
@@ -202,11 +205,33 @@ func (r *recorder) record(e cli.Event, now time.Time) {
 		r.delta(pulse.EventThoughtDelta, text, now)
 		r.seq++
 		r.batch.Thoughts = append(r.batch.Thoughts, pulse.TurnThought{TurnID: r.turn, Seq: r.seq, Text: text, At: now})
+	case cli.EventNote:
+		r.note(clean.String(e.Text))
 	case cli.EventToolStart:
 		r.toolStart(e.Tool, now)
 	case cli.EventToolEnd:
 		r.toolEnd(e.Tool, now)
 	}
+}
+
+// Notes are for people: a flood of them tells nobody anything.
+const (
+	maxNote  = 1000 // bytes of one
+	maxNotes = 200  // of one run
+)
+
+// note tells what the CLI says of itself: that it tries again, is limited,
+// makes room. One that repeats the last is told once.
+func (r *recorder) note(text string) {
+	text = cli.CutMiddle(strings.TrimSpace(text), maxNote)
+	if text == "" || text == r.lastNote || r.notes > maxNotes {
+		return
+	}
+	if r.notes++; r.notes > maxNotes {
+		text = "the agent's program says more of this kind, which is left out"
+	}
+	r.lastNote = text
+	r.event(pulse.EventTurnNote, map[string]any{"text": text, "iterationId": string(r.r.task.IterationID)})
 }
 
 // piece adds to the delta of the block that comes, as long as nobody has seen
@@ -248,6 +273,7 @@ func (r *recorder) toolStart(t *cli.Tool, now time.Time) pulse.TurnTool {
 		return pulse.TurnTool{}
 	}
 	r.seq++
+	r.lastNote = "" // said again after a step, it is news again
 	row := pulse.TurnTool{TurnID: r.turn, Seq: r.seq, CallID: cmp.Or(t.ID, fmt.Sprintf("call-%d", r.seq)), Name: t.Name,
 		Summary: t.Summary, Input: string(t.Input), Status: pulse.ToolRunning, At: now}
 	if len(r.tools) < maxOpenTools {

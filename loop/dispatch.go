@@ -70,7 +70,7 @@ func (r *Runner) dispatched(s pulse.Session, p pulse.Project, prep Prepared, num
 			BranchName: s.BranchName, SliceID: prep.Slice.ID},
 		Spec: pulse.TaskSpec{Role: s.Role, Agent: s.Agent, RepoPath: p.Path, ProjectName: p.Name,
 			Branch: s.BranchName, BaseBranch: s.BaseBranch, Since: s.HeadCommit, ParentTurn: parent,
-			Subject: subject(s, number), SilenceLimit: r.cfg.SilenceLimit},
+			Subject: subject(s, number), Goal: goalOf(s), SilenceLimit: r.cfg.SilenceLimit},
 		CreatedAt: now,
 	}
 	if s.Daemon != "" {
@@ -87,6 +87,17 @@ func (r *Runner) dispatched(s pulse.Session, p pulse.Project, prep Prepared, num
 		"iteration": number, "max": s.MaxIterations, "iterationId": string(it.ID), "taskId": string(task.ID),
 		"attempt": attempt, "anchorStrategy": string(prep.Anchor.Strategy)}))
 	return c, nil
+}
+
+// maxTaskGoal is how many characters of the goal a task carries, for those who
+// watch it.
+const maxTaskGoal = 200
+
+func goalOf(s pulse.Session) string {
+	if runes := []rune(s.Goal); len(runes) > maxTaskGoal {
+		return string(runes[:maxTaskGoal])
+	}
+	return s.Goal
 }
 
 // subject is the Conventional Commit subject of the iteration's checkpoint.

@@ -143,6 +143,9 @@ func TestDispatchedTask(t *testing.T) {
 	if task.Source != "pulse" || task.MediaContext != want || task.Route != "project:p1" || task.Status != pulse.TaskQueued || task.Spec.Agent != "scripted" {
 		t.Errorf("task: %+v", task)
 	}
+	if task.Spec.Goal != "Add a health endpoint" {
+		t.Errorf("the task's goal is %q", task.Spec.Goal)
+	}
 	if !strings.HasPrefix(s.BranchName, "pulse/add-a-health-endpoint-") {
 		t.Errorf("branch %s", s.BranchName)
 	}

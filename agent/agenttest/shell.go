@@ -14,7 +14,7 @@ import (
 // prompt on standard input and prints lines:
 //
 //	say TEXT    think TEXT    delta TEXT    start ID NAME JSON    end ID OUTPUT
-//	fail ID OUTPUT    done TEXT    failed TEXT
+//	fail ID OUTPUT    note TEXT    done TEXT    failed TEXT
 //
 // "done" and "failed" are results. Any other line is a block of text.
 type Shell struct {
@@ -93,6 +93,8 @@ func event(line string) cli.Event {
 		return cli.Event{Kind: cli.EventText, Text: rest}
 	case "think":
 		return cli.Event{Kind: cli.EventThought, Text: rest}
+	case "note":
+		return cli.Event{Kind: cli.EventNote, Text: rest}
 	case "delta":
 		return cli.Event{Kind: cli.EventTextDelta, Text: rest}
 	case "done":

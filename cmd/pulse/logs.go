@@ -125,6 +125,8 @@ func (o *options) printFrame(f wire.Frame) {
 			return
 		}
 		text = "  ✗ " + field(f, "name") + " failed"
+	case pulse.EventTurnNote:
+		text = "  ~ " + clip(field(f, "text"), 160)
 	case pulse.EventIterationEnded:
 		text = fmt.Sprintf("  %s %s", field(f, "signal"), clip(field(f, "summary")+field(f, "error"), 160))
 	case pulse.EventGateOpened:
