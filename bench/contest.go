@@ -155,7 +155,7 @@ func (o *outcome) sum(c contest) {
 func (b *bench) measure(ctx context.Context, k contender) (sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
-	env := os.Environ()
+	env := append(os.Environ(), "BENCH_BIN="+b.bin, "BENCH_ROOT="+b.root)
 	switch k.on {
 	case postgres:
 		url, drop, err := b.newDatabase(ctx)

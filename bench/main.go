@@ -66,6 +66,7 @@ func profiled() (func(), error) {
 type bench struct {
 	self   string
 	bin    string // where the peers' programs and the product's binary are
+	root   string // the product's source
 	dir    string // a folder on the disk that is to be measured
 	admin  string // address of a PostgreSQL in which databases may be made
 	rounds int
@@ -77,6 +78,7 @@ func compare(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.IntVar(&b.rounds, "rounds", 5, "rounds of each contest")
 	flags.StringVar(&b.bin, "bin", "../.cache/bench", "folder of the peers' programs")
+	flags.StringVar(&b.root, "root", "..", "folder of the product's source")
 	flags.StringVar(&b.dir, "dir", os.TempDir(), "folder for database files")
 	only := flags.String("only", "", "contests to run, with commas; all without it")
 	file := flags.String("json", "", "file for everything that was measured, added to what it holds")
@@ -89,6 +91,9 @@ func compare(ctx context.Context, args []string) error {
 	}
 	if b.bin, err = filepath.Abs(b.bin); err != nil {
 		return fmt.Errorf("find the peers: %w", err)
+	}
+	if b.root, err = filepath.Abs(b.root); err != nil {
+		return fmt.Errorf("find the source: %w", err)
 	}
 	fmt.Println(machine())
 	for _, c := range b.contests() {

@@ -138,6 +138,22 @@ func drainPulse(queued int, sessions bool) program {
 	}
 }
 
+// drainFrom works a part of what is queued, as long as the backlog stays
+// about what it was.
+func drainFrom(queued int) program {
+	return func(ctx context.Context, _ []string) (sample, error) {
+		s, err := openPostgres(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer s.Close()
+		if err := connected(ctx, func(c *pgx.Conn) error { return fill(ctx, c, queued+drained, false) }); err != nil {
+			return nil, err
+		}
+		return drain(ctx, s, drained)
+	}
+}
+
 // drainRaw is the least that a queue on the same table needs: a prepared
 // claim, a prepared completion, no lease, no token, no result.
 func drainRaw(ctx context.Context, _ []string) (sample, error) {
@@ -163,9 +179,7 @@ func drainRaw(ctx context.Context, _ []string) (sample, error) {
 	err = together(claimers, func(int) error {
 		for {
 			var id, content string
-			err := pool.QueryRow(ctx, `UPDATE inbox_tasks SET status = 'claimed', claimed_by = 'raw', attempt = attempt + 1 WHERE id = (
-				SELECT id FROM inbox_tasks WHERE route = $1 AND status = 'queued' ORDER BY priority DESC, created_at, id LIMIT 1 FOR UPDATE SKIP LOCKED)
-				RETURNING id::text, content`, route).Scan(&id, &content)
+			err := pool.QueryRow(ctx, claimRaw, route).Scan(&id, &content)
 			if errors.Is(err, pgx.ErrNoRows) {
 				return nil
 			}
