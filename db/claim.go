@@ -297,6 +297,9 @@ func (s *Store) Release(ctx context.Context, f pulse.Fence) error {
 			return pulse.ErrFenced
 		}
 		w.wake(pulse.TopicTasks)
+		if err := w.endTurns(ctx, h.session, h.iteration); err != nil {
+			return err
+		}
 		return w.unstart(ctx, h.iteration)
 	})
 	return s.late("release", f, err)

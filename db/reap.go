@@ -75,6 +75,9 @@ func (w *work) reap(ctx context.Context, o overdue) (pulse.TaskStatus, error) {
 		return "", err
 	}
 	w.wake(pulse.TopicTasks)
+	if err := w.endTurns(ctx, o.session, o.iteration); err != nil {
+		return "", err
+	}
 	if status == pulse.TaskDead {
 		return status, nil
 	}

@@ -70,14 +70,23 @@ func (w *work) insertTask(ctx context.Context, t pulse.Task) error {
 	return err
 }
 
-// cancelTasks ends tasks that are not over. The claim token stays, so that
-// the daemon learns of it at its next heartbeat.
+// cancelTasks ends tasks that are not over, and the turns of their agents.
+// The claim token stays, so that the daemon learns of it at its next heartbeat.
 func (w *work) cancelTasks(ctx context.Context, ids []pulse.TaskID) error {
 	keys := make([]uid, 0, len(ids))
 	for _, id := range ids {
 		keys = append(keys, uid(id))
 	}
-	_, err := w.db.NewRaw("UPDATE inbox_tasks SET status = ?, ended_at = "+w.now(0)+" WHERE id IN (?) AND status IN (?)",
-		pulse.TaskCancelled, bun.List(keys), bun.List(pulse.TaskTransitions.From(pulse.TaskCancelled))).Exec(ctx)
-	return err
+	var ended []taskRow
+	err := w.db.NewRaw("UPDATE inbox_tasks SET status = ?, ended_at = "+w.now(0)+" WHERE id IN (?) AND status IN (?) RETURNING session_id, iteration_id",
+		pulse.TaskCancelled, bun.List(keys), bun.List(pulse.TaskTransitions.From(pulse.TaskCancelled))).Scan(ctx, &ended)
+	if none(err, nil) != nil {
+		return err
+	}
+	for _, t := range ended {
+		if err := w.endTurns(ctx, string(t.SessionID), string(t.IterationID)); err != nil {
+			return err
+		}
+	}
+	return nil
 }

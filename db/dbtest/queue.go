@@ -18,6 +18,7 @@ func testQueue(t *testing.T, open func(testing.TB) Place) {
 		"finishing wakes and makes stale":         finishStirs,
 		"a cancelled task":                        cancelled,
 		"reaped, and dead in the end":             reaped,
+		"no turn stays open":                      endedTurns,
 		"handed back without counting":            released,
 		"a failed run":                            failedRun,
 		"enlisted daemons":                        enlisted,
