@@ -31,8 +31,13 @@ func (s *Store) Append(ctx context.Context, f pulse.Fence, b pulse.StreamBatch) 
 		if err := w.appendEvents(ctx, events); err != nil {
 			return err
 		}
-		n, err := rows(w.db.NewRaw("UPDATE inbox_tasks SET last_sign = coalesce(?, last_sign) WHERE id = ? AND claim_token = ?"+
-			" AND status IN ('claimed', 'running') AND lease_until > "+w.now(0), at(b.Sign), uid(f.TaskID), text(f.Token)).Exec(ctx))
+		// The sign counts by this clock, not by the daemon's: the two need not agree.
+		sign := ""
+		if !b.Sign.IsZero() {
+			sign = ", last_sign = " + w.now(0)
+		}
+		n, err := rows(w.db.NewRaw("UPDATE inbox_tasks SET phase = CASE WHEN ? THEN ? ELSE phase END"+sign+" WHERE id = ? AND claim_token = ?"+
+			" AND status IN ('claimed', 'running') AND lease_until > "+w.now(0), sign != "", text(b.Phase), uid(f.TaskID), text(f.Token)).Exec(ctx))
 		if err != nil {
 			return err
 		}

@@ -58,7 +58,7 @@ func (s *Store) claimOnce(ctx context.Context, daemon pulse.DaemonID, routes str
 			pick = pickPostgres
 		}
 		row := w.raw.QueryRowContext(ctx, "UPDATE inbox_tasks SET status = 'claimed', claim_token = $2, claimed_by = $3,"+
-			" attempt = attempt + 1, claims = claims + 1, started_at = NULL, last_sign = NULL, lease_until = "+w.now(lease)+
+			" attempt = attempt + 1, claims = claims + 1, started_at = NULL, last_sign = NULL, phase = '', lease_until = "+w.now(lease)+
 			" WHERE id = ("+pick+") RETURNING "+claimColumns, routes, token, clean(string(daemon)))
 		return none(scanClaim(row, &task), pulse.ErrNone)
 	})
@@ -305,7 +305,7 @@ func (s *Store) Release(ctx context.Context, f pulse.Fence) error {
 	return s.late("release", f, err)
 }
 
-const unclaimed = " claim_token = NULL, lease_until = NULL, started_at = NULL, last_sign = NULL"
+const unclaimed = " claim_token = NULL, lease_until = NULL, started_at = NULL, last_sign = NULL, phase = ''"
 
 // unstart puts an iteration whose task is queued again back to dispatched.
 func (w *work) unstart(ctx context.Context, iteration string) error {

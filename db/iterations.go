@@ -134,7 +134,7 @@ func (s *Store) CurrentIteration(ctx context.Context, id pulse.SessionID) (pulse
 		if row.InboxTaskID == "" {
 			return nil
 		}
-		return db.NewSelect().Model(&task).Where("id = ?", row.InboxTaskID).Scan(ctx)
+		return db.NewSelect().Model(&task).ColumnExpr("k.*").ColumnExpr(s.sqlNow(0)+" AS read_at").Where("id = ?", row.InboxTaskID).Scan(ctx)
 	})
 	return row.value(), task.value(), err
 }

@@ -29,10 +29,12 @@ type taskRow struct {
 	ClaimedBy    opt
 	LeaseUntil   stamp
 	LastSign     stamp
+	Phase        text
 	Result       *doc[pulse.TaskResult]
 	CreatedAt    stamp
 	StartedAt    stamp
 	EndedAt      stamp
+	ReadAt       stamp `bun:",scanonly"`
 }
 
 func (r taskRow) value() pulse.Task {
@@ -40,8 +42,8 @@ func (r taskRow) value() pulse.Task {
 		ID: pulse.TaskID(r.ID), Kind: pulse.TaskKind(r.Kind), Route: string(r.Route), Priority: r.Priority, Status: pulse.TaskStatus(r.Status),
 		Source: string(r.Source), SessionID: pulse.SessionID(r.SessionID), IterationID: pulse.IterationID(r.IterationID), Content: string(r.Content),
 		MediaContext: r.MediaContext.V, Spec: r.Spec.V, Attempt: r.Attempt, MaxAttempts: r.MaxAttempts,
-		ClaimToken: pulse.ClaimToken(r.ClaimToken), ClaimedBy: pulse.DaemonID(r.ClaimedBy), LeaseUntil: r.LeaseUntil.Time, LastSign: r.LastSign.Time,
-		CreatedAt: r.CreatedAt.Time, StartedAt: r.StartedAt.Time, EndedAt: r.EndedAt.Time,
+		ClaimToken: pulse.ClaimToken(r.ClaimToken), ClaimedBy: pulse.DaemonID(r.ClaimedBy), LeaseUntil: r.LeaseUntil.Time, LastSign: r.LastSign.Time, Phase: pulse.Phase(r.Phase),
+		CreatedAt: r.CreatedAt.Time, StartedAt: r.StartedAt.Time, EndedAt: r.EndedAt.Time, ReadAt: r.ReadAt.Time,
 	}
 	if r.Result != nil {
 		t.Result = &r.Result.V

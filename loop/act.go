@@ -34,6 +34,7 @@ func (c Config) withDefaults() Config {
 	}
 	c.MaxIterations = cmp.Or(c.MaxIterations, 10)
 	c.SilenceLimit = cmp.Or(c.SilenceLimit, 5*time.Minute)
+	c.ToolSilenceLimit = cmp.Or(c.ToolSilenceLimit, 30*time.Minute)
 	c.QueueLimit = cmp.Or(c.QueueLimit, 10*time.Minute)
 	c.Lease = cmp.Or(c.Lease, 30*time.Second)
 	c.MaxAttempts = cmp.Or(c.MaxAttempts, 3)

@@ -36,11 +36,14 @@ type Config struct {
 	Log           *slog.Logger
 	MaxIterations int           // default for new sessions: 10
 	SilenceLimit  time.Duration // an iteration without a sign of life: 5 minutes
-	QueueLimit    time.Duration // a task nobody claims: told after 10 minutes
-	Lease         time.Duration // hold of a step: 30 s
-	MaxAttempts   int           // claims of one task before it is dead: 3
-	DefaultAgent  string
-	Agents        []string // those a session may name; none: any
+
+	ToolSilenceLimit time.Duration // the same while a tool of the agent runs: 30 minutes
+	IterationLimit   time.Duration // an iteration altogether: 0, no limit
+	QueueLimit       time.Duration // a task nobody claims: told after 10 minutes
+	Lease            time.Duration // hold of a step: 30 s
+	MaxAttempts      int           // claims of one task before it is dead: 3
+	DefaultAgent     string
+	Agents           []string // those a session may name; none: any
 }
 
 // StartRequest is a new goal.

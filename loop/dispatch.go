@@ -70,7 +70,8 @@ func (r *Runner) dispatched(s pulse.Session, p pulse.Project, prep Prepared, num
 			BranchName: s.BranchName, SliceID: prep.Slice.ID},
 		Spec: pulse.TaskSpec{Role: s.Role, Agent: s.Agent, RepoPath: p.Path, ProjectName: p.Name,
 			Branch: s.BranchName, BaseBranch: s.BaseBranch, Since: s.HeadCommit, ParentTurn: parent,
-			Subject: subject(s, number), Goal: goalOf(s), SilenceLimit: r.cfg.SilenceLimit},
+			Subject: subject(s, number), Goal: goalOf(s), SilenceLimit: r.cfg.SilenceLimit,
+			ToolSilenceLimit: r.cfg.ToolSilenceLimit},
 		CreatedAt: now,
 	}
 	if s.Daemon != "" {

@@ -316,7 +316,7 @@ func TestSilenceTimesOutOnceThenAsks(t *testing.T) {
 	w.step()
 	w.store.Begin(id)
 	w.now = w.now.Add(4 * time.Minute)
-	w.store.Sign(id)
+	w.store.Sign(id, pulse.PhaseThinking)
 	w.now = w.now.Add(4 * time.Minute)
 	w.step()
 	if it := w.store.Iterations(id)[0]; it.Status != pulse.IterationRunning {

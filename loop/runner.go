@@ -160,6 +160,7 @@ func (r *Runner) step(ctx context.Context, s pulse.Session) error {
 		return r.wait(ctx, s, time.Time{})
 	}
 	it, task, err := r.store.CurrentIteration(ctx, s.ID)
+	why, over := r.over(task, now)
 	switch {
 	case errors.Is(err, pulse.ErrNone):
 		return r.dispatch(ctx, s, nil, now)
@@ -173,14 +174,14 @@ func (r *Runner) step(ctx context.Context, s pulse.Session) error {
 			return err
 		}
 		return r.apply(ctx, s, c)
-	case r.silent(task, now):
-		c, err := r.timeOut(s, it, task, now)
+	case over:
+		c, err := r.timeOut(s, it, task, why, now)
 		if err != nil {
 			return err
 		}
 		return r.apply(ctx, s, c)
 	}
-	return r.wait(ctx, s, r.deadline(task, now))
+	return r.wait(ctx, s, r.nextLook(task, now))
 }
 
 // wait lets go of the session until a time (zero: until somebody says something).
@@ -194,27 +195,6 @@ func (r *Runner) apply(ctx context.Context, before pulse.Session, c pulse.Change
 	c.Session.StepToken = ""
 	c.Session.UpdatedAt = r.cfg.Clock().UTC()
 	return r.store.Apply(ctx, pulse.Guard{SessionID: before.ID, Version: before.Version, StepToken: before.StepToken}, c)
-}
-
-// silent reports whether a claimed task has given no sign of life for too long.
-func (r *Runner) silent(t pulse.Task, now time.Time) bool {
-	return (t.Status == pulse.TaskClaimed || t.Status == pulse.TaskRunning) && !now.Before(r.deadline(t, now))
-}
-
-// deadline is when to look at the session again: when its task will have
-// been silent too long, or for a task nobody has claimed, after a while.
-func (r *Runner) deadline(t pulse.Task, now time.Time) time.Time {
-	if t.Status == pulse.TaskQueued {
-		return now.Add(r.cfg.SilenceLimit)
-	}
-	last := t.StartedAt
-	if t.LastSign.After(last) {
-		last = t.LastSign
-	}
-	if last.IsZero() {
-		last = t.CreatedAt
-	}
-	return last.Add(r.cfg.SilenceLimit)
 }
 
 func (r *Runner) log(s pulse.Session) *slog.Logger {

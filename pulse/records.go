@@ -215,6 +215,8 @@ type TaskSpec struct {
 	SilenceLimit time.Duration `json:"silence_limit"`
 }
 
+	ToolSilenceLimit time.Duration `json:"tool_silence_limit"`
+
 // Task is a row of inbox_tasks: work for a daemon. A claim is live while
 // LeaseUntil lies ahead on the database's clock and ClaimToken is the one in
 // the row.
@@ -237,6 +239,8 @@ type Task struct {
 	LeaseUntil   time.Time
 	LastSign     time.Time // last sign of life of the agent
 	Result       *TaskResult
+	Phase        Phase     // at that time
+	ReadAt       time.Time // by the clock of LastSign and LeaseUntil, when this was read; zero: not known
 	CreatedAt    time.Time
 	StartedAt    time.Time
 	EndedAt      time.Time
@@ -284,7 +288,7 @@ type GateKind string
 const (
 	GateQuestion GateKind = "question" // the agent is blocked and asks
 	GateLimit    GateKind = "limit"    // iterations are used up: more or stop
-	GateTimeout  GateKind = "timeout"  // no sign of life twice: retry or stop
+	GateTimeout  GateKind = "timeout"  // no sign of life twice, or no end: retry or stop
 )
 
 // GateOption is one of the choices of a gate.

@@ -144,6 +144,7 @@ type StreamBatch struct {
 	Events   []Event // SessionID and Seq are set by the store
 	Deltas   []StreamDelta
 	Sign     time.Time // last sign of life; zero: none in this batch
+	Phase    Phase     // of the run, where Sign is given
 }
 
 // Empty reports whether there is nothing to write.

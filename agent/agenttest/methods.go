@@ -155,8 +155,14 @@ func (q *Queue) appendBlocks(e *entry, f pulse.Fence, b pulse.StreamBatch) error
 		}
 		e.stream.Events = append(e.stream.Events, ev)
 	}
+	if b.Sign.IsZero() && b.Phase != "" {
+		q.t.Errorf("queue: phase %q without a sign of life", b.Phase)
+	}
 	if b.Sign.After(e.task.LastSign) {
 		e.task.LastSign = b.Sign
+	}
+	if !b.Sign.IsZero() {
+		e.task.Phase = b.Phase
 	}
 	return nil
 }

@@ -255,13 +255,14 @@ func released(f *fixture) {
 	s, _, fence := f.started()
 	turn := pulse.Turn{ID: pulse.TurnID(f.id()), Role: pulse.TurnAssistant, Status: pulse.TurnStreaming}
 	delta := func(text string) pulse.StreamBatch {
-		return pulse.StreamBatch{Turns: []pulse.Turn{turn}, Deltas: []pulse.StreamDelta{{N: 1, TurnID: turn.ID, Type: pulse.EventMessageDelta, Text: text}}}
+		return pulse.StreamBatch{Turns: []pulse.Turn{turn}, Sign: f.clock.Now(), Phase: pulse.PhaseThinking, Deltas: []pulse.StreamDelta{{N: 1, TurnID: turn.ID, Type: pulse.EventMessageDelta, Text: text}}}
 	}
 	mustBe(f.t, f.Append(f.ctx, fence, delta("first life")), nil, "append")
 	mustBe(f.t, f.Release(f.ctx, fence), nil, "release")
 	it, task := f.task(s.ID)
 	equal(f.t, task.Status, pulse.TaskQueued, "task")
 	equal(f.t, task.Attempt, 0, "attempt")
+	equal(f.t, task.Phase, pulse.PhasePreparing, "phase of a task that nobody runs")
 	equal(f.t, it.Status, pulse.IterationDispatched, "iteration")
 	mustBe(f.t, f.Release(f.ctx, fence), pulse.ErrFenced, "release again")
 	claim, fresh := f.claim()

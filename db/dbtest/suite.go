@@ -72,7 +72,7 @@ func lifeOfASession(f *fixture) {
 	mustBe(t, f.Running(f.ctx, fence), nil, "running")
 
 	turn := pulse.Turn{ID: pulse.TurnID(f.id()), Role: pulse.TurnAssistant, Status: pulse.TurnStreaming, CreatedAt: f.clock.Now()}
-	mustBe(t, f.Append(f.ctx, fence, pulse.StreamBatch{Turns: []pulse.Turn{turn}, Sign: f.clock.Now(),
+	mustBe(t, f.Append(f.ctx, fence, pulse.StreamBatch{Turns: []pulse.Turn{turn}, Sign: f.clock.Now(), Phase: pulse.PhaseTool,
 		Messages: []pulse.TurnMessage{{TurnID: turn.ID, Seq: 1, Text: "built the endpoint", At: f.clock.Now()}},
 		Tools:    []pulse.TurnTool{{TurnID: turn.ID, Seq: 2, CallID: "c1", Name: "write", Summary: "health.go", Status: pulse.ToolRunning, At: f.clock.Now()}},
 		Thoughts: []pulse.TurnThought{{TurnID: turn.ID, Seq: 3, Text: "hm", At: f.clock.Now()}},
@@ -89,6 +89,9 @@ func lifeOfASession(f *fixture) {
 	gotIt, gotTask := f.task(s.ID)
 	equal(t, gotIt.Status, pulse.IterationRunning, "iteration")
 	equal(t, gotTask.Status, pulse.TaskComplete, "task")
+	equal(t, gotTask.ReadAt, f.clock.Now(), "when it was read")
+	equal(t, gotTask.LastSign, f.clock.Now(), "last sign")
+	equal(t, gotTask.Phase, pulse.PhaseTool, "phase, which a batch without a sign leaves as it is")
 	equal(t, gotTask.Result.FinalText, "done", "result")
 	equal(t, gotTask.Result.FilesChanged[0], "health.go", "files of the result")
 	record(f, due, gotIt, turn.ID)

@@ -105,18 +105,26 @@ func (s *Store) Begin(id pulse.SessionID) {
 	s.moveTask(t.ID, pulse.TaskClaimed)
 	s.moveTask(t.ID, pulse.TaskRunning)
 	row := s.tasks[t.ID]
-	row.StartedAt, row.Attempt = s.now(), row.Attempt+1
+	row.StartedAt, row.Attempt, row.LastSign, row.Phase = s.now(), row.Attempt+1, s.now(), pulse.PhaseStarting
 	its := s.iterations[id]
 	its[len(its)-1].Status = pulse.IterationRunning
 	s.touch(id)
 }
 
-// Sign notes a sign of life of the session's task.
-func (s *Store) Sign(id pulse.SessionID) {
+// Sign notes a sign of life of the session's task, which is in a phase.
+func (s *Store) Sign(id pulse.SessionID, phase pulse.Phase) {
 	t := s.Task(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.tasks[t.ID].LastSign = s.now()
+	s.tasks[t.ID].LastSign, s.tasks[t.ID].Phase = s.now(), phase
+}
+
+// Alter changes the session's task past everything.
+func (s *Store) Alter(id pulse.SessionID, f func(*pulse.Task)) {
+	t := s.Task(id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f(s.tasks[t.ID])
 }
 
 // Finish lets the daemon report a result, as failed if it has an error.
