@@ -76,7 +76,7 @@ func TestTelegramFromPairingToCompletion(t *testing.T) {
 		p.AwaitHeld("first")
 		progress := ann.Hears("⚙️ [my-app] Iteration 1/10")
 		if _, err := ann.Chat.AwaitMessage(e2etest.Context(t), func(m telegramtest.Message) bool {
-			return m.ID == progress.ID && len(m.Edits) > 0 && strings.Contains(m.Text, "greeting.txt")
+			return m.ID == progress.ID && strings.Contains(m.Text, "greeting.txt")
 		}); err != nil {
 			t.Fatalf("the progress message does not come to show the work: %v", err)
 		}
@@ -84,6 +84,11 @@ func TestTelegramFromPairingToCompletion(t *testing.T) {
 		ann.Hears("📝 Noted")
 		p.Open("first")
 		ann.Hears("📍 [my-app] Iteration 1/10: I added the greeting", "Continuing...", "Commit: ")
+		if _, err := ann.Chat.AwaitMessage(e2etest.Context(t), func(m telegramtest.Message) bool {
+			return m.ID == progress.ID && len(m.Edits) > 0
+		}); err != nil {
+			t.Fatalf("the progress message is not edited: %v", err)
+		}
 
 		blocked := ann.Hears("⏸️ [my-app] Blocked: Which port should it listen on?")
 		intrude(t, tg, mallory, blocked, string(p.Only().ID))

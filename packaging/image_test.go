@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -128,18 +129,19 @@ func testHealth(t *testing.T, im *image, s stage) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	status := http.StatusOK
-	var asked string
+	var status atomic.Int64
+	status.Store(http.StatusOK)
+	var asked atomic.Value
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked = r.Method + " " + r.URL.Path
-		w.WriteHeader(status)
+		asked.Store(r.Method + " " + r.URL.Path)
+		w.WriteHeader(int(status.Load()))
 	}))
 	defer server.Close()
 	im.env["PULSE_HTTP_LISTEN"] = "0.0.0.0:" + server.URL[strings.LastIndex(server.URL, ":")+1:]
-	if _, err := im.run(im.user, words...); err != nil || asked != "GET /healthz" {
-		t.Errorf("well: %v, asked %q", err, asked)
+	if _, err := im.run(im.user, words...); err != nil || asked.Load() != "GET /healthz" {
+		t.Errorf("well: %v, asked %q", err, asked.Load())
 	}
-	status = http.StatusServiceUnavailable
+	status.Store(http.StatusServiceUnavailable)
 	if _, err := im.run(im.user, words...); err == nil {
 		t.Error("unwell, but the check passed")
 	}

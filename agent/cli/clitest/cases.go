@@ -58,9 +58,6 @@ func (s suite) byteByByte(t *testing.T) {
 
 // Banners, half lines, foreign types, wrong fields: skipped, wherever they are.
 func (s suite) noise(t *testing.T) {
-	if s.d.Plain {
-		t.Skip("every text is an answer of a program that speaks text")
-	}
 	noise := []string{
 		"Welcome to the agent!", "", "   ", "null", "[]", "17", `"text"`, "{}", "{", `{"type"`, `{"type":null}`, `{"type":17}`,
 		`{"type":"never_heard_of","x":[1,2,{"y":null}]}`, `{"type":{"type":"text"}}`, "\x00\x01\xff\xfe", "\xef\xbb\xbf",
@@ -224,9 +221,6 @@ func (s suite) noResult(t *testing.T) {
 }
 
 func (s suite) failure(t *testing.T) {
-	if s.d.Plain {
-		t.Skip("only the exit status tells that a plain program failed")
-	}
 	h := s.mustFinish(t, strings.NewReader(lines(s.d.Started(), s.d.Fail("the model is on fire"))))
 	if r := h.result(); !r.Failed || !strings.Contains(r.Error, "the model is on fire") {
 		t.Errorf("result: %+v", *r)
@@ -234,9 +228,6 @@ func (s suite) failure(t *testing.T) {
 }
 
 func (s suite) hangAfterResult(t *testing.T) {
-	if s.d.Plain {
-		t.Skip("a plain program has no result before its end")
-	}
 	r, w := io.Pipe()
 	defer w.Close()
 	go func() { _, _ = io.WriteString(w, s.whole()) }()
@@ -324,9 +315,6 @@ func (s suite) cleanText(t *testing.T) {
 
 // Starts that are repeated and ends that nobody started are left out.
 func (s suite) toolPairs(t *testing.T) {
-	if s.d.Plain {
-		t.Skip("a plain program has no tools")
-	}
 	big := strings.Repeat("z", 300<<10)
 	h := s.mustFinish(t, strings.NewReader(lines(s.d.Started(),
 		s.d.ToolStart("a", "Read"), s.d.ToolStart("b", "Bash"), s.d.ToolStart("a", "Read"),
