@@ -97,10 +97,20 @@ func (d *Daemon) Run(ctx context.Context) error {
 		if !ok {
 			break
 		}
+		var alone, over chan struct{}
+		if lastTry(c.Task) {
+			alone, over = make(chan struct{}), make(chan struct{})
+		}
 		running.Go(func() {
 			defer func() { <-slots }()
-			d.perform(work, c, since)
+			d.perform(work, c, since, alone)
+			if over != nil {
+				close(over)
+			}
 		})
+		if over != nil {
+			d.seclude(ctx, slots, alone, over, &here)
+		}
 	}
 	grace := time.AfterFunc(d.cfg.ShutdownGrace, func() { stop(errShutdown) })
 	defer grace.Stop()

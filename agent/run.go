@@ -24,17 +24,18 @@ type run struct {
 	log      *slog.Logger
 	observer *MultiObserver
 	rec      *recorder
-	refused  chan struct{} // gets a value when a write was refused
+	refused  chan struct{}   // gets a value when a write was refused
+	alone    <-chan struct{} // closed when nothing else runs here; nil: the run need not be alone
 }
 
 // perform runs one claimed task to its end. Whatever happens is reported as
 // facts, unless the claim is gone, in which case nothing is reported at all.
 // When it returns, no process of the task is left.
-func (d *Daemon) perform(work context.Context, c pulse.Claim, since time.Time) {
+func (d *Daemon) perform(work context.Context, c pulse.Claim, since time.Time, alone <-chan struct{}) {
 	ctx, end := context.WithCancelCause(work)
 	defer end(nil)
 	t := c.Task
-	r := &run{d: d, task: t, fence: pulse.Fence{TaskID: t.ID, Token: c.Token}, refused: make(chan struct{}, 1),
+	r := &run{d: d, task: t, fence: pulse.Fence{TaskID: t.ID, Token: c.Token}, refused: make(chan struct{}, 1), alone: alone,
 		log: d.cfg.Log.With("task", string(t.ID), "session", string(t.SessionID), "iteration", t.MediaContext.IterationNumber)}
 	r.observer = r.observe()
 	r.rec = newRecorder(r)
@@ -90,6 +91,9 @@ func (r *run) work(ctx context.Context) pulse.TaskResult {
 	backend, ok := d.cfg.Backends[t.Spec.Agent]
 	if !ok {
 		return pulse.TaskResult{Error: fmt.Sprintf("there is no agent named %q here", t.Spec.Agent), Hint: "choose one that `pulse doctor` lists"}
+	}
+	if err := r.waitAlone(ctx); err != nil {
+		return failure(err)
 	}
 	// A session's earlier run may still be ending its agent in the same tree.
 	leave, err := d.trees.enter(ctx, cmp.Or(string(t.SessionID), string(t.ID)))
