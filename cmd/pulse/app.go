@@ -60,9 +60,10 @@ type app struct {
 // assemble opens what is needed and wires the parts; Close undoes it.
 func assemble(ctx context.Context, o *options, cfg configs.Config, agentName string, p parts) (a *app, err error) {
 	a = &app{o: o, cfg: cfg, runs: map[string]func(context.Context) error{}, backends: backends(cfg)}
+	begun := a
 	defer func() {
 		if err != nil {
-			a.Close()
+			begun.Close()
 		}
 	}()
 	if a.token, err = ensureDataDir(cfg); err != nil {
