@@ -11,6 +11,7 @@ import (
 	"pulseloop/agent/cli"
 	"pulseloop/agent/worktree"
 	"pulseloop/internal/proc"
+	"pulseloop/internal/sandbox"
 	"pulseloop/pulse"
 )
 
@@ -25,6 +26,11 @@ func (r *run) runAgent(ctx context.Context, b cli.Backend, tree worktree.Tree) p
 	defer os.RemoveAll(state)
 	in := cli.Input{Prompt: t.Content, Dir: tree.Path, StateDir: state, Model: r.d.cfg.Models[t.Spec.Agent], Role: t.Spec.Role,
 		SessionID: t.SessionID, Iteration: t.MediaContext.IterationNumber, TaskID: t.ID}
+	policy, err := r.policy(ctx)
+	if err != nil {
+		return failure(err)
+	}
+	in.Sandboxed = policy.Level != "" && policy.Level != sandbox.None
 	cmd, err := b.Command(in)
 	if err != nil {
 		return failure(fmt.Errorf("prepare %s: %w", b.Name(), err))
@@ -32,15 +38,25 @@ func (r *run) runAgent(ctx context.Context, b cli.Backend, tree worktree.Tree) p
 	if ctx.Err() != nil {
 		return failure(context.Cause(ctx))
 	}
-	child, err := proc.Start(proc.Spec{Path: cmd.Path, Args: cmd.Args, Dir: tree.Path, Env: environment(cmd, t), Marker: string(t.ID)})
+	walled, release, err := r.confine(policy, cmd, tree, state)
+	if err != nil {
+		return failure(fmt.Errorf("prepare %s: %w", b.Name(), err))
+	}
+	defer release()
+	child, err := proc.Start(proc.Spec{Path: walled.Path, Args: walled.Args, Dir: walled.Dir, Env: walled.Env, Marker: string(t.ID)})
 	if err != nil {
 		return failure(fmt.Errorf("start %s: %w", b.Name(), err))
 	}
 	defer r.stop(ctx, child) // after a panic too: nobody else may find it in the tree
-	r.log.Info("agent started", "agent", b.Name(), "pid", child.Pid())
+	r.log.Info("agent started", "agent", b.Name(), "pid", child.Pid(), "sandbox", policy.Level)
 	r.rec.open(ctx)
+	if in.Sandboxed {
+		r.rec.take(cli.Event{Kind: cli.EventNote, Text: "sandbox: " + string(policy.Level)})
+	}
 	end := r.converse(ctx, b, in, child)
-	return end.facts(r.await(ctx, child), b.Name())
+	res := end.facts(r.await(ctx, child), b.Name())
+	res.Sandbox = string(policy.Level)
+	return res
 }
 
 // environment is the whole environment of the agent: an allow-list, what the

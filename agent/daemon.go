@@ -12,6 +12,7 @@ import (
 
 	"pulseloop/agent/cli"
 	"pulseloop/agent/worktree"
+	"pulseloop/internal/sandbox"
 	"pulseloop/internal/secret"
 	"pulseloop/pulse"
 )
@@ -37,6 +38,13 @@ type Config struct {
 	Redactor *secret.Redactor  // applied to all that is stored or observed; nil: as it is
 	Log      *slog.Logger
 	Clock    func() time.Time
+
+	// Confine says behind which walls the agent of a task runs, of a level
+	// that works here, and what is hidden from it; what the agent needs for
+	// itself is added to that. Nil: it runs without.
+	Confine func(ctx context.Context, task pulse.Task) (sandbox.Policy, error)
+	Sandbox *sandbox.Sandbox // makes the walls
+	Caches  string           // a directory for what build tools keep from run to run behind walls, by repository
 
 	// Observers makes the observer of one run. Several tasks run at once, so
 	// each has its own; it is called from one goroutine at a time. Nil, or

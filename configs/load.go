@@ -18,7 +18,7 @@ import (
 // directory.
 func Defaults(home string) Config {
 	return Config{
-		DataDir: filepath.Join(home, ".local", "share", "pulse"), AllowedRoots: []string{home},
+		DataDir: filepath.Join(home, ".local", "share", "pulse"), AllowedRoots: []string{home}, Sandbox: "auto",
 		HTTP:   HTTP{Listen: "127.0.0.1:3002"},
 		Loop:   Loop{MaxIterations: 10, SilenceLimit: 5 * time.Minute},
 		Daemon: Daemon{Slots: 2, ShutdownGrace: 10 * time.Second, Lease: 30 * time.Second},

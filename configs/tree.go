@@ -11,7 +11,8 @@ type Config struct {
 	DataDir      string             `yaml:"data_dir"`
 	DatabaseURL  Secret             `yaml:"database_url"` // empty: SQLite in the data dir
 	AllowedRoots []string           `yaml:"allowed_roots"`
-	Agent        string             `yaml:"agent"` // the default backend; empty: the first that is ready
+	Agent        string             `yaml:"agent"`   // the default backend; empty: the first that is ready
+	Sandbox      string             `yaml:"sandbox"` // of agents: auto, none, landlock, bubblewrap
 	Projects     map[string]Project `yaml:"projects"`
 	Agents       map[string]Agent   `yaml:"agents"`
 	HTTP         HTTP               `yaml:"http"`
@@ -29,6 +30,7 @@ type Project struct {
 	Path       string `yaml:"path"`
 	BaseBranch string `yaml:"base_branch"`
 	Agent      string `yaml:"agent"`
+	Sandbox    string `yaml:"sandbox"` // empty: as everywhere
 }
 
 // Agent is how to run one agent CLI.

@@ -22,7 +22,8 @@ type realAgent struct {
 	env   func(testing.TB, *modeltest.Server) []string
 	write func(r modeltest.Request, file, content string) modeltest.Step // by a tool of the CLI
 	shell func(command string) modeltest.Step
-	costs bool // reports what a run cost
+	costs bool   // reports what a run cost
+	walls string // the sandbox; empty: none
 }
 
 func realAgents() []realAgent {
@@ -45,6 +46,18 @@ func realAgents() []realAgent {
 			},
 		},
 	}
+}
+
+// behindWalls gives each agent in each sandbox.
+func behindWalls(all []realAgent) []realAgent {
+	var out []realAgent
+	for _, a := range all {
+		for _, level := range []string{"none", "landlock", "bubblewrap"} {
+			a.walls = level
+			out = append(out, a)
+		}
+	}
+	return out
 }
 
 // claudeDir reads the working directory from what the CLI tells the model of its surroundings.
@@ -88,6 +101,9 @@ func (a realAgent) begin(t *testing.T, scripts []modeltest.Script) (*e2etest.Pul
 			env = append(env, kv)
 		}
 	}
+	if a.walls != "" {
+		env = append(env, "PULSE_SANDBOX="+a.walls)
+	}
 	p := e2etest.Start(t, e2etest.Options{Telegram: tg, Agent: a.name, Projects: one(repo), Env: env,
 		Config: fmt.Sprintf("agents: {%s: {path: %q}}\n", a.name, path)})
 	ann := e2etest.NewPerson(t, tg, "Ann")
@@ -120,8 +136,8 @@ func (a realAgent) usage(t *testing.T, it wire.Iteration, calls int64) {
 // uncommitted and is done.
 func TestRealAgentCommitsAndGoesOn(t *testing.T) {
 	t.Parallel()
-	for _, a := range realAgents() {
-		t.Run(a.name, func(t *testing.T) {
+	for _, a := range behindWalls(realAgents()) {
+		t.Run(a.name+" "+a.walls, func(t *testing.T) {
 			t.Parallel()
 			p, ann, repo, _ := a.begin(t, iterations(func(r modeltest.Request) []modeltest.Step {
 				switch r.Rounds() {
@@ -140,7 +156,7 @@ func TestRealAgentCommitsAndGoesOn(t *testing.T) {
 			before := repo.Snapshot()
 			ann.Say("add a greeting and a farewell")
 			ann.Hears("📍 [my-app] Iteration 1/10: The greeting is there and committed")
-			ann.Hears("✅ [my-app] Session complete (2 iterations, 2 commits)", "Tokens: ")
+			ann.Hears("✅ [my-app] Session complete (2 iterations, 2 commits)", "Tokens: ", "Sandbox: "+a.walls)
 
 			d := p.AwaitSession(string(p.Only().ID), pulse.SessionComplete)
 			if d.Session.Agent != a.name || len(d.Iterations) != 2 {

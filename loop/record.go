@@ -30,9 +30,11 @@ func (r *Runner) record(s pulse.Session, it pulse.Iteration, task pulse.Task, no
 		"commit": it.CommitHash, "summary": it.OutputSummary, "error": it.Error}))
 	if failed {
 		s.ProgressLog = append(s.ProgressLog, pulse.ProgressEntry{Iteration: it.Number, Summary: "failed: " + res.Error,
-			Commit: it.CommitHash, Commits: it.Commits, At: now})
+			Commit: it.CommitHash, Commits: it.Commits, Sandbox: res.Sandbox, At: now})
 		return c, r.fail(&s, &it, &c, res.Error, res.Hint, now)
 	}
+	s.ProgressLog = append(s.ProgressLog, pulse.ProgressEntry{Iteration: it.Number, Signal: it.Signal, Summary: it.OutputSummary,
+		Commit: it.CommitHash, Commits: it.Commits, Note: it.SignalReason, Sandbox: res.Sandbox, At: now})
 	err := r.branch(&s, &it, &c, now)
 	r.log(s).Info("iteration recorded", "iteration", it.Number, "signal", string(it.Signal), "session_status", string(s.Status))
 	return c, err
@@ -85,8 +87,6 @@ func (r *Runner) readOutcome(it *pulse.Iteration) {
 // branch decides by the signal how the session goes on.
 func (r *Runner) branch(s *pulse.Session, it *pulse.Iteration, c *pulse.Change, now time.Time) error {
 	s.LastSignal = it.Signal
-	s.ProgressLog = append(s.ProgressLog, pulse.ProgressEntry{Iteration: it.Number, Signal: it.Signal,
-		Summary: it.OutputSummary, Commit: it.CommitHash, Commits: it.Commits, Note: it.SignalReason, At: now})
 	switch {
 	case it.Signal == pulse.SignalBlocked:
 		return r.openGate(s, it, c, pulse.Gate{Kind: pulse.GateQuestion, Prompt: it.SignalReason}, now)

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"pulseloop/pulse"
 )
@@ -33,13 +34,13 @@ func NewRegistrar(store Store, inspect Inspect, roots []string, clock func() tim
 	return &Registrar{store: store, inspect: inspect, roots: roots, clock: clock}
 }
 
-var projectName = regexp.MustCompile(`^[\p{L}\p{N}][\p{L}\p{N}._-]{0,63}$`)
+var projectName = regexp.MustCompile(`^[\p{L}\p{N}][\p{L}\p{N}._-]*$`)
 
 // Register returns the project of a name, making it if the repository at
 // path may be worked on. A name keeps its path: the same name with another
 // path is a conflict. With an empty path the name must be known.
 func (r *Registrar) Register(ctx context.Context, name, path string) (pulse.Project, error) {
-	if !projectName.MatchString(name) {
+	if !projectName.MatchString(name) || utf8.RuneCountInString(name) > 64 {
 		return pulse.Project{}, pulse.Invalid(fmt.Sprintf("%.80q cannot be a project's name", name),
 			"use letters, digits, '.', '_' and '-', at most 64, starting with a letter or digit")
 	}

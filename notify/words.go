@@ -47,6 +47,9 @@ func (Words) Completed(s pulse.Session, it pulse.Iteration) pulse.Message {
 	if used := usage(s); used != "" {
 		m.line("%s", used)
 	}
+	if s := sandboxed(s); s != "" {
+		m.line("%s", s)
+	}
 	m.line("Unverified: no verify command was run.")
 	m.span("\nTo go on from here, reply to this message or send ", pulse.StylePlain)
 	m.span("/resume "+pulse.Short(s.ID)+" TEXT", pulse.StyleCode)
@@ -142,6 +145,21 @@ func (Words) Aborted(s pulse.Session, by string) pulse.Message {
 		m.pair("The commits stay on ", s.BranchName)
 	}
 	return m.done()
+}
+
+// sandboxed says what kept the agent in its place when it last worked.
+func sandboxed(s pulse.Session) string {
+	if len(s.ProgressLog) == 0 {
+		return ""
+	}
+	switch level := oneLine(s.ProgressLog[len(s.ProgressLog)-1].Sandbox, 40); level {
+	case "":
+		return ""
+	case "none":
+		return "Sandbox: none, the agent could do what you can"
+	default:
+		return "Sandbox: " + level
+	}
 }
 
 // buttons gives a button for each option whose data fits; rest is true when

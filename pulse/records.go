@@ -61,6 +61,7 @@ type ProgressEntry struct {
 	Commit    string    `json:"commit,omitempty"`
 	Commits   int       `json:"commits,omitempty"`
 	Note      string    `json:"note,omitempty"`
+	Sandbox   string    `json:"sandbox,omitempty"` // as the daemon reported it
 	At        time.Time `json:"at"`
 }
 
@@ -213,9 +214,9 @@ type TaskSpec struct {
 	Subject      string        `json:"subject"` // Conventional Commit subject of the checkpoint
 	Goal         string        `json:"goal"`    // its first 200 characters
 	SilenceLimit time.Duration `json:"silence_limit"`
-}
 
 	ToolSilenceLimit time.Duration `json:"tool_silence_limit"`
+}
 
 // Task is a row of inbox_tasks: work for a daemon. A claim is live while
 // LeaseUntil lies ahead on the database's clock and ClaimToken is the one in
@@ -238,9 +239,9 @@ type Task struct {
 	ClaimedBy    DaemonID
 	LeaseUntil   time.Time
 	LastSign     time.Time // last sign of life of the agent
-	Result       *TaskResult
 	Phase        Phase     // at that time
 	ReadAt       time.Time // by the clock of LastSign and LeaseUntil, when this was read; zero: not known
+	Result       *TaskResult
 	CreatedAt    time.Time
 	StartedAt    time.Time
 	EndedAt      time.Time
@@ -268,6 +269,7 @@ type TaskResult struct {
 	Conversation string   `json:"conversation,omitempty"`
 	Model        string   `json:"model,omitempty"`
 	Daemon       DaemonID `json:"daemon,omitempty"`
+	Sandbox      string   `json:"sandbox,omitempty"` // the walls the agent ran behind; "none" without any
 }
 
 // Claim is a task in a daemon's hands.

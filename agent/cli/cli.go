@@ -81,6 +81,7 @@ type Input struct {
 	Dir       string // the worktree; the child's working directory
 	StateDir  string // a directory for this run's own files, outside the worktree
 	Model     string // "" = the CLI's own default
+	Sandboxed bool   // the run is behind walls already; another sandbox inside would fail to make its own
 	Role      pulse.Role
 	SessionID pulse.SessionID
 	Iteration int
@@ -95,6 +96,19 @@ type Command struct {
 	Args []string
 	Pass []string // names of variables, such as ANTHROPIC_API_KEY
 	Env  []string // "K=V"
+	Home *Home    // what the CLI keeps of its own; nil: nothing
+}
+
+// Home is the directory in which a CLI keeps its settings, its login and
+// what it remembers. A run behind walls gets one of its own: what lies in the
+// person's would be run or believed when they use the CLI themselves, and it
+// tells of their other work.
+type Home struct {
+	Env    string            // the variable that names it, such as CODEX_HOME
+	Dir    string            // where it is otherwise
+	Share  []string          // entries of Dir that the CLI reads: seen, not changed
+	Keep   []string          // files of Dir that the CLI renews, such as its login: changed for good
+	Copies map[string]string // entries to begin with, and the files to copy
 }
 
 // Wire is the child's pipes. Standard error is collected by the daemon.

@@ -201,9 +201,11 @@ func (a *app) wireDaemon() error {
 	if err != nil {
 		return err
 	}
+	w := walls{cfg: a.cfg, box: newSandbox(), projects: a.store.Projects}
 	host, _ := os.Hostname()
 	d := agent.New(agent.Config{ID: id, Host: host, Version: version, Queue: a.store, Registry: a.store, Waker: a.store, Trees: trees,
-		Backends: a.backends, StateDir: filepath.Join(a.cfg.DataDir, "run"), Models: models, Redactor: a.redactor, Log: a.log,
+		Backends: a.backends, Confine: w.confine, Sandbox: w.box, Caches: filepath.Join(a.cfg.DataDir, "caches"),
+		StateDir: filepath.Join(a.cfg.DataDir, "run"), Models: models, Redactor: a.redactor, Log: a.log,
 		Slots: a.cfg.Daemon.Slots, ShutdownGrace: a.cfg.Daemon.ShutdownGrace, Lease: a.cfg.Daemon.Lease,
 		Observers: traces.Observe})
 	a.runs["daemon"] = d.Run

@@ -225,9 +225,3 @@ func (o *options) checkPairing(ctx context.Context, cfg configs.Config) []findin
 	}
 	return []finding{ok(fmt.Sprintf("%d may speak to the bot", n))}
 }
-
-// checkSandbox says plainly what an agent could do.
-func checkSandbox(_ context.Context, cfg configs.Config) []finding {
-	return []finding{warn("agents run as you, without a sandbox of pulse's own: one could read "+tokenFile(cfg)+" and approve itself",
-		"run pulse as a user of its own, and use agents whose own sandbox you trust")}
-}

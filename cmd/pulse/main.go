@@ -7,12 +7,18 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"pulseloop/internal/sandbox"
 )
 
 // version is set by the build.
 var version = "dev"
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == sandboxed {
+		// Before anything else: it becomes another program, and is not ours to interrupt.
+		os.Exit(sandbox.Main(os.Args[2:], os.Stderr))
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	go func() {
 		// The first signal ends things in order; with the default action

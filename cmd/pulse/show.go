@@ -59,6 +59,12 @@ func (o *options) showSession(d wire.SessionDetail) {
 		if it.CommitHash != "" {
 			line += fmt.Sprintf("  %.10s, %d files", it.CommitHash, len(it.FilesChanged))
 		}
+		for _, p := range s.ProgressLog {
+			if p.Iteration == it.IterationNumber && p.Sandbox != "" {
+				line += "  sandbox " + p.Sandbox
+				break
+			}
+		}
 		o.printf("%s\n", line)
 		for _, text := range []string{it.OutputSummary, it.Error} {
 			if text != "" {

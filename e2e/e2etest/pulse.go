@@ -82,7 +82,8 @@ func (p *Pulse) environment() []string {
 		agent = ""
 	}
 	env := append(base(p.Home), "TMPDIR="+filepath.Join(p.Home, "tmp"), "PULSE_DATA_DIR="+p.DataDir, "PULSE_HTTP_LISTEN="+p.Addr,
-		"PULSE_AGENT="+agent, "PULSE_DATABASE_URL="+p.opt.Database, "PULSE_ALLOWED_ROOTS="+os.TempDir(), "PULSE_LOG_LEVEL=debug")
+		"PULSE_AGENT="+agent, "PULSE_DATABASE_URL="+p.opt.Database, "PULSE_ALLOWED_ROOTS="+os.TempDir(), "PULSE_LOG_LEVEL=debug",
+		"PULSE_SANDBOX=none") // the scripts leave in HOME what the tests look for
 	if p.opt.Script != "" {
 		env = append(env, "PULSE_SCRIPT="+p.WriteScript(p.opt.Script))
 	}

@@ -78,7 +78,13 @@ func CodexEnv(t testing.TB, srv *Server) []string {
 	if err := os.WriteFile(filepath.Join(dir, "config.toml"), []byte(CodexConfig(srv)), 0o600); err != nil {
 		t.Fatalf("write the codex configuration: %v", err)
 	}
-	return append(baseEnv(home), "CODEX_HOME="+dir, "OPENAI_API_KEY="+StubKey)
+	// Below the place for temporary files codex makes no helpers beside its configuration, and without them its sandbox
+	// does not work with an installed bubblewrap before 0.9.
+	temp := filepath.Join(home, "tmp")
+	if err := os.Mkdir(temp, 0o700); err != nil {
+		t.Fatalf("make a place for temporary files: %v", err)
+	}
+	return append(baseEnv(home), "CODEX_HOME="+dir, "TMPDIR="+temp, "OPENAI_API_KEY="+StubKey)
 }
 
 // StubKey is the credential the environments carry. It opens nothing.

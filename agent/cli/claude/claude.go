@@ -10,6 +10,8 @@ package claude
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -85,7 +87,31 @@ func (b *Backend) Command(in cli.Input) (cli.Command, error) {
 	if model := first(in.Model, b.cfg.Model); model != "" {
 		args = append(args, "--model", model)
 	}
-	return cli.Command{Path: path, Args: append(args, b.cfg.Args...), Pass: cli.Set(passed()), Env: b.environment()}, nil
+	return cli.Command{Path: path, Args: append(args, b.cfg.Args...), Pass: cli.Set(passed()), Env: b.environment(), Home: b.home()}, nil
+}
+
+const configDir = "CLAUDE_CONFIG_DIR"
+
+// home is where the CLI keeps its own things. Its file of settings lies
+// beside the directory, unless a variable has moved that.
+func (b *Backend) home() *cli.Home {
+	dir := os.Getenv(configDir)
+	for _, kv := range b.cfg.Env {
+		if v, ok := strings.CutPrefix(kv, configDir+"="); ok {
+			dir = v
+		}
+	}
+	settings := filepath.Join(dir, ".claude.json")
+	if dir == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return nil
+		}
+		dir, settings = filepath.Join(home, ".claude"), filepath.Join(home, ".claude.json")
+	}
+	return &cli.Home{Env: configDir, Dir: dir, Keep: []string{".credentials.json"},
+		Share:  []string{"settings.json", "CLAUDE.md", "agents", "commands", "skills", "rules", "output-styles"},
+		Copies: map[string]string{".claude.json": settings}}
 }
 
 func first(a, b string) string {

@@ -67,6 +67,9 @@ func (b *Backend) Command(in cli.Input) (cli.Command, error) {
 	default:
 		return cli.Command{}, fmt.Errorf("codex knows no sandbox %q: use %s, %s or %s", sandbox, SandboxWorkspace, SandboxNone, SandboxReadOnly)
 	}
+	if in.Sandboxed && sandbox == SandboxWorkspace {
+		sandbox = SandboxNone
+	}
 	args := []string{"exec", "--json", "--skip-git-repo-check", "-s", sandbox}
 	args = append(args, "-c", fmt.Sprintf(`projects={ %s = { trust_level = "untrusted" } }`, tomlString(in.Dir)))
 	if sandbox == SandboxWorkspace {
@@ -87,6 +90,10 @@ func (b *Backend) Command(in cli.Input) (cli.Command, error) {
 		Path: path, Args: append(args, "-"),
 		Pass: cli.Set(append(passed(), home.keyNames()...)),
 		Env:  append(home.substituteKey(), b.cfg.Env...),
+		Home: &cli.Home{Env: "CODEX_HOME", Dir: home.dir, Keep: []string{"auth.json"},
+			Share: []string{"AGENTS.md", "AGENTS.override.md", "prompts", "rules", "managed_config.toml"},
+			// It writes into these, or beside them.
+			Copies: map[string]string{"config.toml": filepath.Join(home.dir, "config.toml")}},
 	}, nil
 }
 

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"pulseloop/configs"
+	"pulseloop/internal/sandbox"
+	"pulseloop/pulse"
+)
+
+// sandboxed is the first argument with which this program starts itself to
+// put an agent behind walls.
+const sandboxed = "sandboxed"
+
+func newSandbox() *sandbox.Sandbox {
+	self, err := os.Executable()
+	if err != nil {
+		self = os.Args[0]
+	}
+	return sandbox.New(sandbox.Config{Self: []string{self, sandboxed}})
+}
+
+// walls says behind which walls agents run.
+type walls struct {
+	cfg      configs.Config
+	box      *sandbox.Sandbox
+	projects func(ctx context.Context) ([]pulse.Project, error)
+}
+
+// confine gives the policy for a task's agent: the level of its project, and
+// everything that is not its business hidden.
+func (w walls) confine(ctx context.Context, t pulse.Task) (sandbox.Policy, error) {
+	level, err := resolveSandbox(ctx, w.box, sandboxOf(w.cfg, t.Spec.ProjectName))
+	if err != nil || level == sandbox.None {
+		return sandbox.Policy{Level: level}, err
+	}
+	projects, err := w.projects(ctx)
+	if err != nil {
+		return sandbox.Policy{}, fmt.Errorf("list what to hide from the agent: %w", err)
+	}
+	p := sandbox.Policy{Level: level, Hidden: []string{w.cfg.DataDir}, Read: append(w.programs(), t.Spec.RepoPath)}
+	if w.cfg.File != "" {
+		p.Hidden = append(p.Hidden, w.cfg.File)
+	}
+	home, err := os.UserHomeDir()
+	if err == nil {
+		p.Hidden = append(p.Hidden, private(home)...)
+	}
+	for _, other := range projects {
+		// One that is the whole home, as some people keep it, is too much to hide.
+		if other.Path != "" && (home == "" || !contains(other.Path, home)) && !contains(other.Path, t.Spec.RepoPath) {
+			p.Hidden = append(p.Hidden, other.Path)
+		}
+	}
+	return p, nil
+}
+
+// sandboxOf is the configured level of a project.
+func sandboxOf(c configs.Config, project string) string {
+	if p, ok := c.Projects[project]; ok && p.Sandbox != "" {
+		return p.Sandbox
+	}
+	return c.Sandbox
+}
+
+// resolveSandbox gives the level that a configured one stands for. One that
+// does not work here is an error with what to do.
+func resolveSandbox(ctx context.Context, box *sandbox.Sandbox, configured string) (sandbox.Level, error) {
+	level, err := box.Resolve(ctx, sandbox.Level(configured))
+	if err != nil && ctx.Err() == nil {
+		return "", &pulse.Error{Code: pulse.CodeUnavailable, Message: err.Error(),
+			Hint: "make it work (`pulse doctor` says what does), or set sandbox to auto, the strongest that works here", Err: err}
+	}
+	return level, err
+}
+
+// programs are the files that the configuration names for agents.
+func (w walls) programs() []string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(w.cfg.Agents)) {
+		a := w.cfg.Agents[name]
+		for _, path := range append([]string{a.Path, a.Script}, a.Command...) {
+			if filepath.IsAbs(path) {
+				out = append(out, path)
+			}
+		}
+	}
+	return out
+}
+
+// private are the places of a home with keys to other doors: logins of other
+// programs, what somebody typed, and the CLIs' memory of other work.
+func private(home string) []string {
+	var out []string
+	for _, name := range []string{
+		".ssh", ".gnupg", ".password-store", ".netrc", ".git-credentials", ".pgpass", ".my.cnf", ".vault-token", ".Xauthority",
+		".aws", ".azure", ".kube", ".docker", ".terraform.d", ".config/gcloud", ".config/gh", ".config/glab-cli", ".config/hub",
+		".config/git/credentials", ".config/op", ".config/pulse", ".local/share/keyrings", ".local/share/pulse",
+		".mozilla", ".thunderbird", ".config/google-chrome", ".config/chromium", ".config/BraveSoftware",
+		".bash_history", ".zsh_history", ".psql_history", ".python_history", ".node_repl_history",
+		".claude", ".claude.json", ".codex", ".gemini", ".cursor", ".config/opencode", ".local/share/opencode",
+	} {
+		out = append(out, filepath.Join(home, filepath.FromSlash(name)))
+	}
+	return out
+}
+
+// contains reports whether path is dir or lies below it.
+func contains(dir, path string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
+}
+
+// checkSandbox says behind which walls agents run, and what those leave open.
+func checkSandbox(ctx context.Context, cfg configs.Config) []finding {
+	box := newSandbox()
+	report, err := box.Probe(ctx)
+	if err != nil {
+		return []finding{warn("unknown: "+err.Error(), "run `pulse doctor` again")}
+	}
+	levels := map[string][]string{cfg.Sandbox: {"agents"}}
+	for _, name := range slices.Sorted(maps.Keys(cfg.Projects)) {
+		if s := cfg.Projects[name].Sandbox; s != "" && s != cfg.Sandbox {
+			levels[s] = append(levels[s], "agents of "+name)
+		}
+	}
+	var out []finding
+	for _, configured := range slices.Sorted(maps.Keys(levels)) {
+		out = append(out, sandboxFinding(ctx, cfg, box, report, configured, strings.Join(levels[configured], ", ")))
+	}
+	return out
+}
+
+func sandboxFinding(ctx context.Context, cfg configs.Config, box *sandbox.Sandbox, report sandbox.Report, configured, who string) finding {
+	level, err := resolveSandbox(ctx, box, configured)
+	if err != nil {
+		return broken(err, "set sandbox to auto")
+	}
+	if level == sandbox.None {
+		why := ""
+		for _, l := range slices.Sorted(maps.Keys(report.Why)) {
+			why += fmt.Sprintf("; %s: %s", l, report.Why[l])
+		}
+		if configured == string(sandbox.None) {
+			why = ""
+		}
+		return warn(who+" run as you, without a sandbox: one could read "+tokenFile(cfg)+" and approve itself"+why,
+			"set sandbox to auto and install bubblewrap (Debian: apt install bubblewrap), or run pulse as a user of its own")
+	}
+	text := fmt.Sprintf("%s run in %s", who, level)
+	if gap := report.Gaps[level]; gap != "" {
+		text += "; " + gap
+	}
+	if level != sandbox.Bubblewrap && configured == string(sandbox.Auto) {
+		return warn(text+"; bubblewrap: "+report.Why[sandbox.Bubblewrap], "install bubblewrap (Debian: apt install bubblewrap), which closes that")
+	}
+	return ok(text)
+}
