@@ -43,8 +43,10 @@ done
 // system without a shell goes without: what is left is then found by
 // KillMarked in the next life.
 type guard struct {
-	cmd   *exec.Cmd
-	stdin *os.File
+	stdin   *os.File
+	cmd     *exec.Cmd
+	started chan struct{} // closed: cmd is running, or err says why not
+	err     error
 }
 
 func startGuard() *guard {
@@ -52,15 +54,17 @@ func startGuard() *guard {
 	if err != nil {
 		return nil
 	}
-	defer r.Close()
 	cmd := exec.Command("/bin/sh", "-c", guardScript, MarkerName)
 	cmd.Stdin, cmd.Env, cmd.Dir = r, []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}, "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
-		_ = w.Close()
-		return nil
-	}
-	return &guard{cmd: cmd, stdin: w}
+	g := &guard{stdin: w, cmd: cmd, started: make(chan struct{})}
+	// Not before the child may go on: what the guard is told waits in its pipe.
+	go func() {
+		defer close(g.started)
+		defer r.Close()
+		g.err = cmd.Start()
+	}()
+	return g
 }
 
 // tell notes a child's beginning (+) or end (-). A guard that is gone is not
@@ -83,7 +87,12 @@ func (g *guard) leave() {
 	if g == nil {
 		return
 	}
-	_ = g.cmd.Process.Kill()
+	<-g.started
+	if g.err == nil {
+		_ = g.cmd.Process.Kill()
+	}
 	_ = g.stdin.Close()
-	_ = g.cmd.Wait()
+	if g.err == nil {
+		_ = g.cmd.Wait()
+	}
 }

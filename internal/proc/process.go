@@ -93,6 +93,9 @@ func (p *Process) run(started chan<- error) {
 		started <- err
 		return
 	}
+	if p.spec.Marker != "" {
+		p.offerFirst()
+	}
 	var pumps sync.WaitGroup
 	pumps.Go(func() { _, _ = io.Copy(&p.stderr, errPipe) })
 	if p.spec.Stdin != nil {
