@@ -19,6 +19,7 @@ import (
 func (r *run) converse(ctx context.Context, b cli.Backend, in cli.Input, child *proc.Process) ending {
 	t := &tap{r: r, tools: toolWatch{r.observer, r.d.cfg.Clock}}
 	defer t.close()
+	defer r.watch(ctx, child)()
 	stdout := io.Reader(&alive{r: child.Stdout(), sign: r.rec.sign})
 	if p, ok := b.(plainOutput); ok && p.PlainOutput() {
 		stdout = &overheard{r: stdout, w: NewToolEventWriter(&toolEvents{take: t.take}, r.d.cfg.Clock)}

@@ -38,7 +38,7 @@ func (r *run) observeEnd(b Bead, res pulse.TaskResult, cause error, took time.Du
 	end := BeadResult{Bead: b, Duration: took, ChatID: res.Conversation, ExitCode: res.ExitCode, Error: res.Error}
 	sum := CoreResult{Duration: took}
 	switch {
-	case errors.Is(cause, errCancelled) && r.rec.silentFor() >= r.task.Spec.SilenceLimit && r.task.Spec.SilenceLimit > 0:
+	case errors.Is(cause, errCancelled) && r.rec.timedOut():
 		end.Outcome, end.Error, sum.TimedOut = OutcomeTimeout, cause.Error(), 1
 	case cause != nil:
 		end.Outcome, end.Error, sum.Failed = OutcomeFailure, cause.Error(), 1

@@ -50,13 +50,12 @@ type recorder struct {
 	tools    map[string]pulse.TurnTool // that have not ended yet
 	pieces   *secret.Stream            // of the block that comes in pieces, nil between blocks
 	growing  bool                      // the batch's last delta is of that block
-	signAt   time.Time                 // to be stored
-	lastAt   time.Time                 // last sign of life
+	vital    vitals
 }
 
 func newRecorder(r *run) *recorder {
 	now := r.d.cfg.Clock().UTC()
-	rec := &recorder{r: r, began: now, lastAt: now, stored: make(chan struct{}), full: make(chan struct{}, 1), tools: map[string]pulse.TurnTool{}}
+	rec := &recorder{r: r, began: now, vital: vitals{last: now}, stored: make(chan struct{}), full: make(chan struct{}, 1), tools: map[string]pulse.TurnTool{}}
 	rec.room = sync.NewCond(&rec.mu)
 	return rec
 }
@@ -73,6 +72,8 @@ func (r *recorder) open(ctx context.Context) {
 	r.turn = pulse.TurnID(pulse.NewUUID(r.began))
 	r.quit = make(chan struct{})
 	r.mu.Lock()
+	r.vital.sign(r.began)
+	r.vital.phase = pulse.PhaseStarting
 	r.batch.Turns = []pulse.Turn{r.row(pulse.TurnStreaming, time.Time{})}
 	r.event(pulse.EventTurnStarted, map[string]any{"role": string(pulse.TurnAssistant), "agent": r.r.task.Spec.Agent,
 		"iteration": r.r.task.MediaContext.IterationNumber, "iterationId": string(r.r.task.IterationID)})
@@ -96,6 +97,10 @@ func (r *recorder) close(ctx context.Context, status pulse.TurnStatus) pulse.Tur
 	r.mu.Lock()
 	now := r.r.d.cfg.Clock().UTC()
 	r.shut = true
+	if ctx.Err() == nil { // else it counts how the agent was found
+		r.vital.sign(now)
+		r.vital.phase = pulse.PhaseEnding
+	}
 	r.endBlock(now)
 	for _, t := range r.tools {
 		t.Status, t.EndedAt = pulse.ToolFailed, now
@@ -117,21 +122,6 @@ func (r *recorder) close(ctx context.Context, status pulse.TurnStatus) pulse.Tur
 		return r.store(c)
 	})
 	return r.turn
-}
-
-// sign notes a sign of life.
-func (r *recorder) sign() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.signAt = r.r.d.cfg.Clock().UTC()
-	r.lastAt = r.signAt
-}
-
-// silentFor is how long ago the last sign of life was.
-func (r *recorder) silentFor() time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.r.d.cfg.Clock().Sub(r.lastAt)
 }
 
 // abandon lets go of whoever waits for room: the run is over, and what its
@@ -212,6 +202,7 @@ func (r *recorder) record(e cli.Event, now time.Time) {
 	case cli.EventToolEnd:
 		r.toolEnd(e.Tool, now)
 	}
+	r.vital.said(e.Kind, len(r.tools))
 }
 
 // Notes are for people: a flood of them tells nobody anything.
@@ -345,8 +336,11 @@ func (r *recorder) store(ctx context.Context) error {
 		return pulse.ErrFenced
 	}
 	b, n, bytes := r.batch, r.size, r.bytes
-	b.Sign = r.signAt
-	r.batch, r.signAt, r.growing = pulse.StreamBatch{}, time.Time{}, false
+	b.Sign = r.vital.unsaved
+	if !b.Sign.IsZero() {
+		b.Phase = r.vital.phase
+	}
+	r.batch, r.vital.unsaved, r.growing = pulse.StreamBatch{}, time.Time{}, false
 	r.mu.Unlock()
 	if b.Empty() {
 		return nil
@@ -395,7 +389,7 @@ func (r *recorder) keep(b pulse.StreamBatch) {
 	}
 	r.batch = pulse.StreamBatch{Turns: b.Turns, Messages: append(b.Messages, n.Messages...), Tools: append(b.Tools, n.Tools...),
 		Thoughts: append(b.Thoughts, n.Thoughts...), Events: append(b.Events, n.Events...), Deltas: append(b.Deltas, n.Deltas...)}
-	if r.signAt.IsZero() {
-		r.signAt = b.Sign
+	if r.vital.unsaved.IsZero() {
+		r.vital.unsaved = b.Sign
 	}
 }

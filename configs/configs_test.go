@@ -65,14 +65,16 @@ func TestFileThenEnvironment(t *testing.T) {
 	file := write(t, "data_dir: ~/d\nprojects:\n  my-app: {path: ~/src/app, agent: codex}\ntelegram: {token: filetoken}\nagents:\n  claude: {args: [--x]}\n", 0o600)
 	c, err := configs.Load("", env("PULSE_CONFIG", file, "PULSE_TELEGRAM_TOKEN", "envtoken", "PULSE_ALLOWED_ROOTS", "/a:/b",
 		"PULSE_COMMAND", `my-agent --flag "two words"`, "PULSE_DAEMON_SLOTS", "5", "PULSE_AGENTS_CLAUDE_MODEL", "opus",
-		"PULSE_PROJECTS_MY_APP_BASE_BRANCH", "trunk", "PULSE_LOOP_SILENCE_LIMIT", "90s"))
+		"PULSE_PROJECTS_MY_APP_BASE_BRANCH", "trunk", "PULSE_LOOP_SILENCE_LIMIT", "90s",
+		"PULSE_LOOP_TOOL_SILENCE_LIMIT", "2h", "PULSE_LOOP_ITERATION_LIMIT", "0", "PULSE_DAEMON_LINGER", "5s"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if c.DataDir != "/home/ann/d" || c.Telegram.Token.Reveal() != "envtoken" || !reflect.DeepEqual(c.AllowedRoots, []string{"/a", "/b"}) ||
 		!reflect.DeepEqual(c.Agents["command"].Command, []string{"my-agent", "--flag", "two words"}) || c.Daemon.Slots != 5 ||
 		c.Agents["claude"].Model != "opus" || c.Agents["claude"].Args[0] != "--x" ||
-		c.Projects["my-app"] != (configs.Project{Path: "/home/ann/src/app", BaseBranch: "trunk", Agent: "codex"}) || c.Loop.SilenceLimit != 90*time.Second {
+		c.Projects["my-app"] != (configs.Project{Path: "/home/ann/src/app", BaseBranch: "trunk", Agent: "codex"}) || c.Loop.SilenceLimit != 90*time.Second ||
+		c.Loop.ToolSilenceLimit != 2*time.Hour || c.Loop.IterationLimit != 0 || c.Daemon.Linger != 5*time.Second {
 		t.Errorf("got %+v", c)
 	}
 	if s := fmt.Sprintf("%+v %#v", c, c); strings.Contains(s, "envtoken") {
@@ -96,6 +98,9 @@ func TestBadConfigurationNamesTheKey(t *testing.T) {
 		"negative":          {yaml: "loop: {max_iterations: -1}\n", want: "loop.max_iterations"},
 		"bad env number":    {env: "PULSE_DAEMON_SLOTS=x", want: "PULSE_DAEMON_SLOTS"},
 		"bad env duration":  {env: "PULSE_LOOP_SILENCE_LIMIT=5", want: "PULSE_LOOP_SILENCE_LIMIT"},
+		"tool limit":        {yaml: "loop: {tool_silence_limit: 0s}\n", want: "loop.tool_silence_limit: is 0s; write a duration of at least 1s"},
+		"negative limit":    {yaml: "loop: {iteration_limit: -1h}\n", want: "loop.iteration_limit"},
+		"no linger":         {yaml: "daemon: {linger: 0s}\n", want: "daemon.linger: is 0s; write a duration from 100ms"},
 		"bad command":       {env: `PULSE_COMMAND=a "b`, want: "PULSE_COMMAND"},
 		"missing file":      {env: "PULSE_CONFIG=/no/such.yaml", want: "/no/such.yaml"},
 	}

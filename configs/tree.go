@@ -61,6 +61,9 @@ type Telegram struct {
 type Loop struct {
 	MaxIterations int           `yaml:"max_iterations"`
 	SilenceLimit  time.Duration `yaml:"silence_limit"`
+
+	ToolSilenceLimit time.Duration `yaml:"tool_silence_limit"`
+	IterationLimit   time.Duration `yaml:"iteration_limit"` // 0: none
 }
 
 // Daemon is how agents are run on this machine.
@@ -69,7 +72,8 @@ type Daemon struct {
 	ShutdownGrace time.Duration `yaml:"shutdown_grace"`
 	// Lease is how long what a process holds (tasks, steps, messages on their way) stays held after its last sign. The
 	// programs on one database must agree on it.
-	Lease time.Duration `yaml:"lease"`
+	Lease  time.Duration `yaml:"lease"`
+	Linger time.Duration `yaml:"linger"` // how long an agent may be silent after its result
 }
 
 // Log is what the program says of itself, on standard error.

@@ -44,6 +44,15 @@ func (c Config) Validate() error {
 	if c.Loop.SilenceLimit < time.Second {
 		bad("loop.silence_limit", "is %s; write a duration of at least 1s, such as 5m", c.Loop.SilenceLimit)
 	}
+	if c.Loop.ToolSilenceLimit < time.Second {
+		bad("loop.tool_silence_limit", "is %s; write a duration of at least 1s, such as 30m", c.Loop.ToolSilenceLimit)
+	}
+	if c.Loop.IterationLimit != 0 && c.Loop.IterationLimit < time.Second {
+		bad("loop.iteration_limit", "is %s; write a duration of at least 1s, such as 12h, or 0 for no limit", c.Loop.IterationLimit)
+	}
+	if c.Daemon.Linger < 100*time.Millisecond || c.Daemon.Linger > 10*time.Minute {
+		bad("daemon.linger", "is %s; write a duration from 100ms to 10m, such as 20s", c.Daemon.Linger)
+	}
 	if c.Daemon.Slots < 1 || c.Daemon.Slots > 256 {
 		bad("daemon.slots", "is %d; write a number from 1 to 256", c.Daemon.Slots)
 	}

@@ -19,12 +19,14 @@ func backends(c configs.Config) map[string]cli.Backend {
 	if err != nil {
 		self = os.Args[0]
 	}
+	// One that has given its result must not be taken for one that hangs.
+	linger := min(c.Daemon.Linger, c.Loop.SilenceLimit/2)
 	cl, co, cm, sc := c.Agents["claude"], c.Agents["codex"], c.Agents["command"], c.Agents["scripted"]
 	return map[string]cli.Backend{
-		"claude":   claude.New(claude.Config{Path: cl.Path, Model: cl.Model, Args: cl.Args}),
-		"codex":    codex.New(codex.Config{Path: co.Path, Model: co.Model, Args: co.Args}),
+		"claude":   claude.New(claude.Config{Path: cl.Path, Model: cl.Model, Args: cl.Args, Linger: linger}),
+		"codex":    codex.New(codex.Config{Path: co.Path, Model: co.Model, Args: co.Args, Linger: linger}),
 		"command":  command.New(command.Config{Command: cm.Command}),
-		"scripted": scripted.New(scripted.Config{Self: self, Args: []string{"scripted-agent"}, Script: sc.Script}),
+		"scripted": scripted.New(scripted.Config{Self: self, Args: []string{"scripted-agent"}, Script: sc.Script, Linger: linger}),
 	}
 }
 

@@ -122,7 +122,8 @@ func (a *app) openStore(ctx context.Context) (*db.Store, error) {
 func sqliteFile(c configs.Config) string { return filepath.Join(c.DataDir, "pulse.db") }
 
 func (a *app) wireLoop(agentName string, p parts) {
-	cfg := loop.Config{Log: a.log, MaxIterations: a.cfg.Loop.MaxIterations, SilenceLimit: a.cfg.Loop.SilenceLimit, DefaultAgent: agentName, Lease: a.cfg.Daemon.Lease,
+	cfg := loop.Config{Log: a.log, MaxIterations: a.cfg.Loop.MaxIterations, SilenceLimit: a.cfg.Loop.SilenceLimit,
+		ToolSilenceLimit: a.cfg.Loop.ToolSilenceLimit, IterationLimit: a.cfg.Loop.IterationLimit, DefaultAgent: agentName, Lease: a.cfg.Daemon.Lease,
 		Agents: slices.Sorted(maps.Keys(a.backends))}
 	a.actions = loop.NewActions(a.store, notify.Words{}, cfg)
 	inspect := func(ctx context.Context, path string) (string, string, error) {
@@ -206,7 +207,7 @@ func (a *app) wireDaemon() error {
 	d := agent.New(agent.Config{ID: id, Host: host, Version: version, Queue: a.store, Registry: a.store, Waker: a.store, Trees: trees,
 		Backends: a.backends, Confine: w.confine, Sandbox: w.box, Caches: filepath.Join(a.cfg.DataDir, "caches"),
 		StateDir: filepath.Join(a.cfg.DataDir, "run"), Models: models, Redactor: a.redactor, Log: a.log,
-		Slots: a.cfg.Daemon.Slots, ShutdownGrace: a.cfg.Daemon.ShutdownGrace, Lease: a.cfg.Daemon.Lease,
+		Slots: a.cfg.Daemon.Slots, ShutdownGrace: a.cfg.Daemon.ShutdownGrace, Lease: a.cfg.Daemon.Lease, ExitGrace: min(a.cfg.Daemon.Linger, 10*time.Second),
 		Observers: traces.Observe})
 	a.runs["daemon"] = d.Run
 	return nil

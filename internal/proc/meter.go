@@ -6,5 +6,4 @@ import "time"
 type Work struct {
 	CPU   time.Duration // of all of them, user and system
 	Bytes int64         // read and written through system calls, sockets that are read as files included
-	New   int           // processes that were not there before
 }

@@ -49,11 +49,8 @@ func (m *Meter) Work() (w Work, ok bool) {
 	}
 	var ticks int64
 	for id, c := range now {
-		old, known := before[id]
-		if !known {
-			w.New++
-		}
 		// One that is new counts whole: most of its life lies since the last call.
+		old := before[id]
 		ticks += max(0, c.ticks-old.ticks)
 		w.Bytes += max(0, c.bytes-old.bytes)
 	}

@@ -520,6 +520,7 @@ func TestGuardComesAndGoes(t *testing.T) {
 	if current() != g {
 		t.Error("it left too early, or another came")
 	}
+	<-g.started
 	if err := g.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
