@@ -139,6 +139,7 @@ func TestRealAgentCommitsAndGoesOn(t *testing.T) {
 	for _, a := range behindWalls(realAgents()) {
 		t.Run(a.name+" "+a.walls, func(t *testing.T) {
 			t.Parallel()
+			needsSandbox(t, a.walls)
 			p, ann, repo, _ := a.begin(t, iterations(func(r modeltest.Request) []modeltest.Step {
 				switch r.Rounds() {
 				case 0:

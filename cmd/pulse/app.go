@@ -209,7 +209,7 @@ func (a *app) wireDaemon() error {
 		StateDir: filepath.Join(a.cfg.DataDir, "run"), Models: models, Redactor: a.redactor, Log: a.log,
 		Slots: a.cfg.Daemon.Slots, ShutdownGrace: a.cfg.Daemon.ShutdownGrace, Lease: a.cfg.Daemon.Lease, ExitGrace: min(a.cfg.Daemon.Linger, 10*time.Second),
 		Observers: traces.Observe})
-	a.runs["daemon"] = d.Run
+	a.runs["daemon"], a.runs["sandbox"] = d.Run, func(ctx context.Context) error { return w.tryOut(ctx, a.log) }
 	return nil
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -44,7 +45,12 @@ func (w walls) confine(ctx context.Context, t pulse.Task) (sandbox.Policy, error
 	if err != nil {
 		return sandbox.Policy{}, fmt.Errorf("list what to hide from the agent: %w", err)
 	}
-	p := sandbox.Policy{Level: level, Hidden: []string{w.cfg.DataDir}, Read: append(w.programs(), t.Spec.RepoPath)}
+	return w.policy(level, t.Spec.RepoPath, projects), nil
+}
+
+// policy hides what is none of the business of an agent that works on repo.
+func (w walls) policy(level sandbox.Level, repo string, projects []pulse.Project) sandbox.Policy {
+	p := sandbox.Policy{Level: level, Hidden: []string{w.cfg.DataDir, "/etc/pulse"}, Read: append(w.programs(), repo)}
 	if w.cfg.File != "" {
 		p.Hidden = append(p.Hidden, w.cfg.File)
 	}
@@ -54,11 +60,26 @@ func (w walls) confine(ctx context.Context, t pulse.Task) (sandbox.Policy, error
 	}
 	for _, other := range projects {
 		// One that is the whole home, as some people keep it, is too much to hide.
-		if other.Path != "" && (home == "" || !contains(other.Path, home)) && !contains(other.Path, t.Spec.RepoPath) {
+		if other.Path != "" && (home == "" || !contains(other.Path, home)) && !contains(other.Path, repo) {
 			p.Hidden = append(p.Hidden, other.Path)
 		}
 	}
-	return p, nil
+	return p
+}
+
+// tryOut finds out what works before the first agent waits for it.
+func (w walls) tryOut(ctx context.Context, log *slog.Logger) error {
+	level, err := resolveSandbox(ctx, w.box, w.cfg.Sandbox)
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		log.Error("no agent can run", "err", err)
+	case level == sandbox.None:
+		log.Warn("agents run without a sandbox: `pulse doctor` says why")
+	default:
+		log.Info("agents run in a sandbox", "sandbox", string(level))
+	}
+	return nil
 }
 
 // sandboxOf is the configured level of a project.

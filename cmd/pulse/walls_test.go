@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"pulseloop/configs"
+	"pulseloop/internal/sandbox"
+	"pulseloop/pulse"
+)
+
+// A sandbox that cannot start itself has no level that works.
+func noWalls() *sandbox.Sandbox { return sandbox.New(sandbox.Config{Self: []string{"/bin/false"}}) }
+
+func TestSandboxFindings(t *testing.T) {
+	cfg := configs.Config{DataDir: t.TempDir()}
+	works := sandbox.Report{Best: sandbox.None, Why: map[sandbox.Level]string{sandbox.Landlock: "too old", sandbox.Bubblewrap: "not there"}}
+	for configured, want := range map[string]struct {
+		state  state
+		detail string
+	}{
+		"none":       {stateWarn, "one could read " + tokenFile(cfg)},
+		"auto":       {stateWarn, "too old"},
+		"landlock":   {stateFail, "the sandbox landlock cannot be had"},
+		"bubblewrap": {stateFail, "the sandbox bubblewrap cannot be had"},
+	} {
+		f := sandboxFinding(t.Context(), cfg, noWalls(), works, configured, "agents")
+		if f.State != want.state || !strings.Contains(f.Detail, want.detail) || f.Fix == "" {
+			t.Errorf("%s: %+v", configured, f)
+		}
+	}
+}
+
+func TestWhatIsHiddenFromAnAgent(t *testing.T) {
+	t.Setenv("HOME", "/home/ann")
+	cfg := configs.Config{DataDir: "/data", File: "/etc/pulse.yaml", Sandbox: "none", Projects: map[string]configs.Project{"strict": {Sandbox: "landlock"}},
+		Agents: map[string]configs.Agent{"command": {Command: []string{"agent", "/opt/agent.py"}}}}
+	projects := []pulse.Project{{Path: "/src/mine"}, {Path: "/src/theirs"}, {Path: "/home/ann"}, {Path: "/src"}}
+	w := walls{cfg: cfg, box: noWalls(), projects: func(context.Context) ([]pulse.Project, error) { return projects, nil }}
+	if p, err := w.confine(t.Context(), pulse.Task{Spec: pulse.TaskSpec{ProjectName: "mine"}}); err != nil || p.Level != sandbox.None {
+		t.Errorf("as everywhere: %+v %v", p, err)
+	}
+	if _, err := w.confine(t.Context(), pulse.Task{Spec: pulse.TaskSpec{ProjectName: "strict"}}); pulse.CodeOf(err) != pulse.CodeUnavailable {
+		t.Errorf("a level that does not work: %v", err)
+	}
+	p := w.policy(sandbox.Landlock, "/src/mine", projects)
+	for _, path := range []string{"/data", "/etc/pulse.yaml", "/src/theirs", "/home/ann/.ssh", "/home/ann/.claude", "/home/ann/.codex"} {
+		if !slices.Contains(p.Hidden, path) {
+			t.Errorf("%s is not hidden", path)
+		}
+	}
+	for _, path := range []string{"/src/mine", "/home/ann", "/src"} {
+		if slices.Contains(p.Hidden, path) {
+			t.Errorf("%s is hidden", path)
+		}
+	}
+	if !slices.Contains(p.Read, "/src/mine") || !slices.Contains(p.Read, "/opt/agent.py") || len(p.Write) != 0 {
+		t.Errorf("%+v", p)
+	}
+}
