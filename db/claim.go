@@ -13,7 +13,7 @@ import (
 // live is the condition under which a claim's writes count: the token is the
 // one in the row, the task is in hand, and the lease has not ended.
 func live(w *work) string {
-	return " claim_token = $2 AND status IN ('claimed', 'running') AND lease_until > " + w.now(0)
+	return " claim_token = $2 AND status IN ('claimed', 'running') AND lease_until > " + w.clock(0)
 }
 
 // Claim takes the most urgent queued task of the routes, gives it a fresh
@@ -58,7 +58,7 @@ func (s *Store) claimOnce(ctx context.Context, daemon pulse.DaemonID, routes str
 			pick = pickPostgres
 		}
 		row := w.raw.QueryRowContext(ctx, "UPDATE inbox_tasks SET status = 'claimed', claim_token = $2, claimed_by = $3,"+
-			" attempt = attempt + 1, claims = claims + 1, started_at = NULL, last_sign = NULL, phase = '', lease_until = "+w.now(lease)+
+			" attempt = attempt + 1, claims = claims + 1, started_at = NULL, last_sign = NULL, phase = '', lease_until = "+w.clock(lease)+
 			" WHERE id = ("+pick+") RETURNING "+claimColumns, routes, token, clean(string(daemon)))
 		return none(scanClaim(row, &task), pulse.ErrNone)
 	})
@@ -96,7 +96,7 @@ func (s *Store) Heartbeat(ctx context.Context, f pulse.Fence, lease time.Duratio
 	}
 	err = s.queueOne(ctx, "renew lease", func(ctx context.Context, w *work) error {
 		cancelled = false
-		n, err := rows(w.raw.ExecContext(ctx, "UPDATE inbox_tasks SET lease_until = "+w.now(lease)+" WHERE id = $1 AND"+live(w), string(f.TaskID), string(f.Token)))
+		n, err := rows(w.raw.ExecContext(ctx, "UPDATE inbox_tasks SET lease_until = "+w.clock(lease)+" WHERE id = $1 AND"+live(w), string(f.TaskID), string(f.Token)))
 		if err != nil || n > 0 {
 			return err
 		}
@@ -147,7 +147,7 @@ func (w *work) stir(ctx context.Context, session string) error {
 	if session == "" {
 		return nil
 	}
-	now := w.now(0)
+	now := w.clock(0)
 	w.wake(pulse.TopicSessions)
 	_, err := w.raw.ExecContext(ctx, "UPDATE pulse_sessions SET due_at = "+now+", updated_at = "+now+", version = version + 1 WHERE id = $1", session)
 	return err
@@ -166,7 +166,7 @@ func (s *Store) Running(ctx context.Context, f pulse.Fence) error {
 		if err := w.stir(ctx, h.session); err != nil {
 			return err
 		}
-		now := w.now(0)
+		now := w.clock(0)
 		n, err := rows(w.raw.ExecContext(ctx, "UPDATE inbox_tasks SET status = 'running', started_at = coalesce(started_at, "+now+"),"+
 			" last_sign = coalesce(last_sign, "+now+") WHERE id = $1 AND"+live(w), string(f.TaskID), string(f.Token)))
 		if err != nil {
@@ -213,7 +213,7 @@ func (s *Store) Finish(ctx context.Context, f pulse.Fence, r pulse.TaskResult) e
 		if err := w.stir(ctx, h.session); err != nil {
 			return err
 		}
-		n, err := rows(w.raw.ExecContext(ctx, "UPDATE inbox_tasks SET status = $3, result = $4, ended_at = "+w.now(0)+" WHERE id = $1 AND"+live(w),
+		n, err := rows(w.raw.ExecContext(ctx, "UPDATE inbox_tasks SET status = $3, result = $4, ended_at = "+w.clock(0)+" WHERE id = $1 AND"+live(w),
 			string(f.TaskID), string(f.Token), string(status), result))
 		if err != nil {
 			return err
@@ -238,7 +238,7 @@ func (s *Store) Finish(ctx context.Context, f pulse.Fence, r pulse.TaskResult) e
 func (s *Store) finishAtOnce(ctx context.Context, f pulse.Fence, status pulse.TaskStatus, result string) bool {
 	var n int
 	err := s.queueOne(ctx, "finish task", func(ctx context.Context, w *work) error {
-		now, alive := w.now(0), live(w)
+		now, alive := w.clock(0), live(w)
 		// A session that was stirred for a task that turned out to be lost
 		// divides by zero, which takes the stirring back.
 		return w.raw.QueryRowContext(ctx, "WITH mine AS MATERIALIZED (SELECT session_id FROM inbox_tasks WHERE id = $1 AND"+alive+"),"+

@@ -43,7 +43,7 @@ func (s *Store) overdue(ctx context.Context) ([]overdue, error) {
 	err := s.queueOne(ctx, "find ended leases", func(ctx context.Context, w *work) error {
 		out = nil
 		found, err := w.raw.QueryContext(ctx, "SELECT CAST(id AS text), coalesce(claim_token, ''), coalesce(CAST(session_id AS text), ''), coalesce(CAST(iteration_id AS text), '')"+
-			" FROM inbox_tasks WHERE status IN ('claimed', 'running') AND lease_until <= "+w.now(0)+" ORDER BY lease_until LIMIT $1", reapBatch)
+			" FROM inbox_tasks WHERE status IN ('claimed', 'running') AND lease_until <= "+w.clock(0)+" ORDER BY lease_until LIMIT $1", reapBatch)
 		if err != nil {
 			return err
 		}
@@ -66,7 +66,7 @@ func (w *work) reap(ctx context.Context, o overdue) (pulse.TaskStatus, error) {
 		return "", err
 	}
 	var status pulse.TaskStatus
-	now := w.now(0)
+	now := w.clock(0)
 	row := w.raw.QueryRowContext(ctx, "UPDATE inbox_tasks SET"+
 		" status = CASE WHEN max_attempts > 0 AND attempt >= max_attempts THEN 'dead' ELSE 'queued' END,"+
 		" ended_at = CASE WHEN max_attempts > 0 AND attempt >= max_attempts THEN "+now+" END,"+unclaimed+

@@ -69,6 +69,22 @@ func (w *work) wake(topics ...pulse.Topic) {
 // now is SQL for the transaction's instant plus d.
 func (w *work) now(d time.Duration) string { return nowSQL(w.pg, w.dbTime, w.at, d) }
 
+// clockArg stands for the transaction's instant in a statement of SQLite.
+const clockArg = "@now"
+
+// clock is now for statements that go to w.raw: on SQLite the instant is an
+// argument there, so that the statement's text is always the same.
+func (w *work) clock(d time.Duration) string {
+	switch {
+	case w.pg:
+		return w.now(d)
+	case d == 0:
+		return clockArg
+	default:
+		return fmt.Sprintf("(%s + %d)", clockArg, d.Microseconds())
+	}
+}
+
 func (s *Store) work() *work {
 	return &work{at: s.now(), dbTime: s.dbTime(), pg: s.pg, topics: topicSet{}}
 }

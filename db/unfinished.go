@@ -21,7 +21,7 @@ func (w *work) endTurns(ctx context.Context, session, iteration string) error {
 	if err != nil {
 		return err
 	}
-	now := w.now(0)
+	now := w.clock(0)
 	for _, turn := range open {
 		for _, step := range []struct {
 			sql  string

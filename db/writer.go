@@ -29,13 +29,14 @@ type job struct {
 // never call the store.
 type writer struct {
 	conn bun.Conn
+	raw  *prepared
 	jobs chan *job // unbuffered: a job that was not taken can be given up
 	quit chan struct{}
 	over chan struct{}
 }
 
 func newWriter(conn bun.Conn) *writer {
-	w := &writer{conn: conn, jobs: make(chan *job), quit: make(chan struct{}), over: make(chan struct{})}
+	w := &writer{conn: conn, raw: newPrepared(conn.Conn), jobs: make(chan *job), quit: make(chan struct{}), over: make(chan struct{})}
 	go w.run()
 	return w
 }
@@ -60,6 +61,7 @@ func (w *writer) do(ctx context.Context, fn func(context.Context, *work) error) 
 func (w *writer) close() {
 	close(w.quit)
 	<-w.over
+	w.raw.close()
 }
 
 func (w *writer) run() {
@@ -143,7 +145,8 @@ func (w *writer) alone(j *job) error {
 }
 
 func (w *writer) call(ctx context.Context, j *job) error {
-	j.work = &work{db: w.conn, raw: w.conn.Conn, topics: topicSet{}}
+	j.work = &work{db: w.conn, raw: w.raw, topics: topicSet{}}
+	w.raw.work = j.work
 	return j.fn(ctx, j.work)
 }
 
@@ -177,7 +180,7 @@ func (w *writer) rollback(ctx context.Context) error {
 }
 
 func (w *writer) exec(ctx context.Context, sql string) error {
-	if _, err := w.conn.Conn.ExecContext(ctx, sql); err != nil {
+	if err := w.raw.control(ctx, sql); err != nil {
 		return fmt.Errorf("%s: %w", sql, err)
 	}
 	return nil
