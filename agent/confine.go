@@ -40,6 +40,13 @@ func (r *run) confine(p sandbox.Policy, cmd cli.Command, tree worktree.Tree, sta
 		return c, nil, err
 	}
 	p.Write, p.Read = append(p.Write, tree.Path, state), append(p.Read, borrowed...)
+	if p.Level == sandbox.Bubblewrap {
+		// It is /tmp there, wherever it lies; here it goes with the run's directory, also if this process is killed.
+		p.Temp = filepath.Join(state, "tmp")
+		if err := os.MkdirAll(p.Temp, 0o700); err != nil {
+			return c, nil, fmt.Errorf("make a place for temporary files: %w", err)
+		}
+	}
 	at := &household{dir: filepath.Join(state, "home")}
 	if cmd.Home != nil {
 		if err := at.furnish(*cmd.Home); err != nil {

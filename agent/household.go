@@ -51,7 +51,7 @@ func (h *household) furnish(from cli.Home) error {
 		h.shared = append(h.shared, real)
 	}
 	for name, path := range from.Copies {
-		if err := copyFile(path, filepath.Join(h.dir, name)); err != nil {
+		if err := copyFile(path, filepath.Join(h.dir, name), from.Forget); err != nil {
 			return err
 		}
 	}
@@ -125,13 +125,26 @@ func replaceFile(path string, content []byte) error {
 	return err
 }
 
-func copyFile(from, to string) error {
-	b, err := readBounded(from, maxCopied)
+func copyFile(from, to string, forget []string) error {
+	from, err := filepath.EvalSymlinks(from)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
+	}
+	b, err := readBounded(from, maxCopied)
+	if err != nil {
+		return err
+	}
+	var object map[string]json.RawMessage
+	if len(forget) > 0 && json.Unmarshal(b, &object) == nil {
+		for _, key := range forget {
+			delete(object, key)
+		}
+		if b, err = json.Marshal(object); err != nil {
+			return err
+		}
 	}
 	return os.WriteFile(to, b, 0o600)
 }

@@ -14,7 +14,7 @@ func home(t *testing.T) (dir string, h *household) {
 	root := t.TempDir()
 	dir = filepath.Join(root, "cli")
 	for name, text := range map[string]string{"settings.json": `{"a":1}`, "skills/one/SKILL.md": "skill", "auth.json": `{"token":"old"}`,
-		"history.jsonl": "other work", "config.toml": "x = 1"} {
+		"history.jsonl": "other work", "config.toml": "x = 1", "state.json": `{"theme":"dark","projects":{"/src":{}},"mcpServers":{"x":"key"}}`} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
@@ -25,7 +25,8 @@ func home(t *testing.T) (dir string, h *household) {
 	}
 	h = &household{dir: filepath.Join(root, "run")}
 	err := h.furnish(cli.Home{Dir: dir, Share: []string{"settings.json", "skills", "missing"}, Keep: []string{"auth.json", "no.json"},
-		Copies: map[string]string{"config.toml": filepath.Join(dir, "config.toml"), "none": filepath.Join(dir, "none")}})
+		Copies: map[string]string{"config.toml": filepath.Join(dir, "config.toml"), "none": filepath.Join(dir, "none"),
+			"state.json": filepath.Join(dir, "state.json")}, Forget: []string{"projects", "mcpServers"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,11 +45,14 @@ func text(t *testing.T, path string) string {
 func TestHouseholdHasWhatIsNeededAndNoMore(t *testing.T) {
 	dir, h := home(t)
 	entries, err := os.ReadDir(h.dir)
-	if err != nil || len(entries) != 4 {
+	if err != nil || len(entries) != 5 {
 		t.Fatalf("%v %v", entries, err)
 	}
 	if text(t, filepath.Join(h.dir, "skills", "one", "SKILL.md")) != "skill" || len(h.shared) != 2 {
 		t.Errorf("shared: %v", h.shared)
+	}
+	if got := text(t, filepath.Join(h.dir, "state.json")); got != `{"theme":"dark"}` {
+		t.Errorf("state.json: %s", got)
 	}
 	if err := os.WriteFile(filepath.Join(h.dir, "config.toml"), []byte("y"), 0o600); err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -108,6 +109,11 @@ func TestASandboxThatCannotBeHadRunsNoAgent(t *testing.T) {
 	d := p.AwaitSession(string(s.ID), pulse.SessionFailed)
 	if !strings.Contains(d.Session.StatusReason, "bubblewrap cannot be had") || !strings.Contains(d.Session.StatusReason, "not installed") {
 		t.Errorf("reason %q", d.Session.StatusReason)
+	}
+	if found, code := examine(t, p); code == 0 || !slices.ContainsFunc(found, func(f finding) bool {
+		return f.Check == "sandbox" && f.State == "fail" && strings.Contains(f.Detail, "not installed") && f.Fix != ""
+	}) {
+		t.Errorf("doctor: %d %+v", code, found)
 	}
 	if len(repo.Branches()) != 0 {
 		t.Errorf("branches %v", repo.Branches())

@@ -109,6 +109,7 @@ type Home struct {
 	Share  []string          // entries of Dir that the CLI reads: seen, not changed
 	Keep   []string          // files of Dir that the CLI renews, such as its login: changed for good
 	Copies map[string]string // entries to begin with, and the files to copy
+	Forget []string          // what copies that are JSON do not get: keys of the outermost object
 }
 
 // Wire is the child's pipes. Standard error is collected by the daemon.

@@ -14,6 +14,7 @@
 // start cannot be read; who knows the name of a file, hidden or not, can ask
 // for its size and change its mode and times, as far as its owner may; and
 // sockets that lie in the file system can be connected to, before Linux 7.1.
+// It may also write to terminals of its user, because it makes some for itself.
 // Under Bubblewrap none of this is so, but a hidden path that does not exist at
 // the start is not hidden when it comes to exist later.
 //

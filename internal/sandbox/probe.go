@@ -61,7 +61,7 @@ func gapOf(l Level) string {
 	abi := abiVersion()
 	var open []string
 	if l == Landlock {
-		open = append(open, "change modes and times of files of its user")
+		open = append(open, "change modes and times of files of its user", "write to its user's terminals")
 		if !socketsScoped(abi) {
 			open = append(open, "connect to sockets in the file system, such as a container service's")
 		}

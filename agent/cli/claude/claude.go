@@ -111,7 +111,9 @@ func (b *Backend) home() *cli.Home {
 	}
 	return &cli.Home{Env: configDir, Dir: dir, Keep: []string{".credentials.json"},
 		Share:  []string{"settings.json", "CLAUDE.md", "agents", "commands", "skills", "rules", "output-styles"},
-		Copies: map[string]string{".claude.json": settings}}
+		Copies: map[string]string{".claude.json": settings},
+		// Other work, and servers with their keys, which --strict-mcp-config turns off anyway.
+		Forget: []string{"projects", "mcpServers", "githubRepoPaths"}}
 }
 
 func first(a, b string) string {
