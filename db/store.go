@@ -30,16 +30,17 @@ type Config struct {
 
 // Store is the database. Close it when nothing uses it any more.
 type Store struct {
-	cfg    Config
-	log    *slog.Logger
-	hub    *hub
-	pg     bool
-	reads  *bun.DB
-	lite   *liteFile // SQLite only
-	claims *sql.DB   // PostgreSQL only: prepared statements for the queue
-	news   *notifier // PostgreSQL only
-	once   sync.Once
-	closed error
+	cfg     Config
+	log     *slog.Logger
+	hub     *hub
+	pg      bool
+	reads   *bun.DB
+	lite    *liteFile // SQLite only
+	claims  *sql.DB   // PostgreSQL only: prepared statements for the queue
+	news    *notifier // PostgreSQL only
+	present presence
+	once    sync.Once
+	closed  error
 }
 
 // work is one running write: where to write, its one instant, and whom to
