@@ -255,7 +255,7 @@ func TestEnvironmentIsWhatIsAllowed(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	allowed := []string{"PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TMPDIR", "TERM", "SHELL", "TZ", "PULSE_ROLE", "PULSE_SESSION_ID",
-		"PULSE_ITERATION", "PULSE_TASK_ID", "WANTED", "OWN", "PWD", "OLDPWD", "SHLVL", "_"} // the last four are the shell's own
+		"PULSE_ITERATION", "PULSE_TASK_ID", "PULSE_RUN", "WANTED", "OWN", "PWD", "OLDPWD", "SHLVL", "_"} // the last four are the shell's own
 	for _, name := range strings.Fields(w.file("env.txt")) {
 		if !slices.Contains(allowed, name) {
 			t.Errorf("the agent got %s", name)

@@ -51,7 +51,7 @@ func (p *Process) kin(list []entry) map[ident]bool {
 			// runs for the same task ends by itself.
 		case p.family.known[e.ident], e.session == p.pid:
 			add(e)
-		case p.spec.Marker != "" && !e.zombie && carries(e.pid, MarkerName+"="+p.spec.Marker):
+		case p.spec.Marker != "" && !e.zombie && carries(e.pid, runName+"="+p.token):
 			add(e)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -12,8 +11,8 @@ import (
 // guardScript outlives this process by a moment. It reads which children
 // live, and when its input ends with some of them left, this process was
 // killed: then it ends their sessions' groups and whatever carries their
-// markers. The kernel has by then killed the children themselves, but not
-// what they had started. Markers hold no blanks, or are left out here.
+// tokens. The kernel has by then killed the children themselves, but not
+// what they had started.
 const guardScript = `
 trap '' INT TERM HUP
 live=
@@ -54,7 +53,7 @@ func startGuard() *guard {
 	if err != nil {
 		return nil
 	}
-	cmd := exec.Command("/bin/sh", "-c", guardScript, MarkerName)
+	cmd := exec.Command("/bin/sh", "-c", guardScript, runName)
 	cmd.Stdin, cmd.Env, cmd.Dir = r, []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}, "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	g := &guard{stdin: w, cmd: cmd, started: make(chan struct{})}
@@ -73,12 +72,8 @@ func (g *guard) tell(op string, p *Process) {
 	if g == nil {
 		return
 	}
-	marker := p.spec.Marker
-	if strings.ContainsAny(marker, " \t\n*?[\\:") {
-		marker = ""
-	}
 	_ = g.stdin.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
-	_, _ = fmt.Fprintf(g.stdin, "%s %d %s\n", op, p.pid, marker)
+	_, _ = fmt.Fprintf(g.stdin, "%s %d %s\n", op, p.pid, p.token)
 }
 
 // leave ends the guard, which has nothing left to do. It is killed first, so

@@ -2,6 +2,7 @@ package proc
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +21,7 @@ var errLingers = errors.New("the process did not end after SIGKILL")
 // for it is released when it has ended and its output was read to the end.
 type Process struct {
 	spec   Spec
+	token  string // of this child alone, carried by all that descend from it
 	cmd    *exec.Cmd
 	pid    int
 	stdin  *inlet
@@ -45,7 +47,7 @@ func Start(s Spec) (*Process, error) {
 		return nil, errors.New("start process: no program named")
 	}
 	p := &Process{
-		spec:  s,
+		spec: s, token: rand.Text(),
 		hurry: make(chan struct{}), gone: make(chan struct{}), done: make(chan struct{}),
 		stderr: tail{max: stderrTail},
 	}
@@ -139,7 +141,7 @@ func (p *Process) launch() (errPipe *outlet, err error) {
 		return nil, fmt.Errorf("open pipes: %w", err)
 	}
 	p.cmd = exec.Command(p.spec.Path, p.spec.Args...)
-	p.cmd.Dir, p.cmd.Env = p.spec.Dir, p.spec.environment()
+	p.cmd.Dir, p.cmd.Env = p.spec.Dir, p.spec.environment(p.token)
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = inR, outW, errW
 	p.cmd.SysProcAttr = attributes()
 	if err := forkAndRegister(p); err != nil {

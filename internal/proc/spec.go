@@ -10,6 +10,10 @@ import (
 // MarkerName is the environment variable that carries Spec.Marker.
 const MarkerName = "PULSE_TASK_ID"
 
+// runName is the environment variable by which one child's descendants are told from those of another child with the same
+// marker, which another process may run: a task that was taken over has the marker of the run it replaces.
+const runName = "PULSE_RUN"
+
 const (
 	defaultGrace     = 2 * time.Second
 	defaultMaxOutput = 64 << 20
@@ -61,16 +65,16 @@ func BaseEnv(extra ...string) []string {
 }
 
 // environment is never nil: os/exec takes nil for "inherit everything".
-func (s Spec) environment() []string {
-	env := make([]string, 0, len(s.Env)+1)
+func (s Spec) environment(run string) []string {
+	env := make([]string, 0, len(s.Env)+2)
 	for _, kv := range s.Env {
-		if s.Marker != "" && strings.HasPrefix(kv, MarkerName+"=") {
+		if s.Marker != "" && (strings.HasPrefix(kv, MarkerName+"=") || strings.HasPrefix(kv, runName+"=")) {
 			continue
 		}
 		env = append(env, kv)
 	}
 	if s.Marker != "" {
-		env = append(env, MarkerName+"="+s.Marker)
+		env = append(env, MarkerName+"="+s.Marker, runName+"="+run)
 	}
 	return env
 }
