@@ -62,6 +62,14 @@ func (s *Store) claimOnce(ctx context.Context, daemon pulse.DaemonID, routes str
 			" WHERE id = ("+pick+") RETURNING "+claimColumns, routes, token, clean(string(daemon)))
 		return none(scanClaim(row, &task), pulse.ErrNone)
 	})
+	if s.unanswered(err) {
+		err = s.ask(ctx, err, func(ctx context.Context) error {
+			task = taskRow{}
+			// By the index of leases: few tasks are in hand.
+			row := s.claims.QueryRowContext(ctx, "SELECT "+claimColumns+" FROM inbox_tasks WHERE claim_token = $1 AND status IN ('claimed', 'running')", token)
+			return none(scanClaim(row, &task), pulse.ErrNone)
+		})
+	}
 	if err != nil {
 		return pulse.Claim{}, err
 	}

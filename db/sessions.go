@@ -199,6 +199,12 @@ func (s *Store) Take(ctx context.Context, token string, lease time.Duration) (pu
 			" RETURNING *", text(token)).Scan(ctx, &row)
 		return none(err, pulse.ErrNone)
 	})
+	if s.unanswered(err) {
+		err = s.ask(ctx, err, func(ctx context.Context) error {
+			row = sessionRow{}
+			return none(s.reads.NewRaw("SELECT * FROM pulse_sessions WHERE step_token = ? AND due_at IS NOT NULL", text(token)).Scan(ctx, &row), pulse.ErrNone)
+		})
+	}
 	if errors.Is(err, pulse.ErrNone) {
 		return s.noneDue(ctx)
 	}
