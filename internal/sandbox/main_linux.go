@@ -28,7 +28,7 @@ func Main(args []string, stderr io.Writer) int {
 
 func become(args []string) error {
 	if len(args) < 3 || args[1] != "--" {
-		return errors.New("it is for pulse's own use: ORDERS -- PROGRAM [ARGUMENT]...")
+		return errors.New("it is for pulse's own use, with ORDERS -- PROGRAM [ARGUMENT...]")
 	}
 	var o orders
 	if err := json.Unmarshal([]byte(args[0]), &o); err != nil {
