@@ -5,8 +5,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"net/url"
-	"regexp"
-	"slices"
 	"strings"
 )
 
@@ -14,33 +12,9 @@ import (
 // one would stand in ordinary words.
 const minValue = 6
 
-// pattern finds credentials by their shape. hint is a text that every match
-// contains, so that most texts never meet the expression.
-type pattern struct {
-	hint string
-	re   *regexp.Regexp
-	with string
-}
-
-var patterns = []pattern{
-	{"PRIVATE KEY-----", regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)`), Mask},
-	{"sk-", regexp.MustCompile(`\bsk-[A-Za-z0-9_-]{20,}`), Mask},
-	{"gh", regexp.MustCompile(`\bgh[pousr]_[A-Za-z0-9]{30,}`), Mask},
-	{"github_pat_", regexp.MustCompile(`\bgithub_pat_[A-Za-z0-9_]{30,}`), Mask},
-	{"glpat-", regexp.MustCompile(`\bglpat-[A-Za-z0-9_-]{20,}`), Mask},
-	{"AKIA", regexp.MustCompile(`\bAKIA[0-9A-Z]{16}\b`), Mask},
-	{"AIza", regexp.MustCompile(`\bAIza[0-9A-Za-z_-]{35}`), Mask},
-	{"xox", regexp.MustCompile(`\bxox[abprs]-[A-Za-z0-9-]{10,}`), Mask},
-	{"npm_", regexp.MustCompile(`\bnpm_[A-Za-z0-9]{36}\b`), Mask},
-	{":A", regexp.MustCompile(`\b[0-9]{8,12}:A[A-Za-z0-9_-]{34}\b`), Mask}, // a Telegram bot's token
-	{"eyJ", regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}`), Mask},
-	{"://", regexp.MustCompile(`([a-z][a-z0-9+.-]*://[^\s:/@]*:)[^\s/@]{3,}@`), "${1}" + Mask + "@"},
-}
-
 // Redactor takes secrets out of texts. A nil Redactor leaves texts alone.
 type Redactor struct {
-	exact   *strings.Replacer
-	longest int
+	exact *values
 }
 
 // New returns a Redactor of the values given, in their usual encodings too,
@@ -53,16 +27,7 @@ func New(values ...string) *Redactor {
 			forms = append(forms, encodings(v)...)
 		}
 	}
-	// The longest first: of two values one of which contains the other, the
-	// whole must go.
-	slices.SortFunc(forms, func(a, b string) int { return len(b) - len(a) })
-	forms = slices.Compact(forms)
-	var pairs []string
-	for _, f := range forms {
-		pairs = append(pairs, f, Mask)
-		r.longest = max(r.longest, len(f))
-	}
-	r.exact = strings.NewReplacer(pairs...)
+	r.exact = newValues(sortForms(forms))
 	return r
 }
 
@@ -80,11 +45,9 @@ func (r *Redactor) String(s string) string {
 	if r == nil || s == "" {
 		return s
 	}
-	s = r.exact.Replace(s)
+	s = r.exact.replace(s)
 	for _, p := range patterns {
-		if strings.Contains(s, p.hint) {
-			s = p.re.ReplaceAllString(s, p.with)
-		}
+		s = p.replace(s)
 	}
 	return s
 }
@@ -108,7 +71,7 @@ func (s *Stream) Next(piece string) string {
 		return piece
 	}
 	s.held += piece
-	cut := len(s.held) - max(s.r.longest, shape)
+	cut := len(s.held) - max(s.r.exact.longest, shape)
 	if begin := strings.LastIndex(s.held, keyBegin); begin >= 0 && !strings.Contains(s.held[begin:], keyEnd) && len(s.held) < maxHeld {
 		cut = min(cut, begin) // a key in the middle of coming
 	}
@@ -128,12 +91,16 @@ const (
 // middle: behind white space, and not inside a known value that has white
 // space itself.
 func (s *Stream) border(cut int) int {
-	whole := s.r.exact.Replace(s.held)
+	_, _, known := s.r.exact.next(s.held, 0)
+	whole := ""
+	if known {
+		whole = s.r.exact.replace(s.held)
+	}
 	for i := cut; i > 0; i-- {
 		if i = strings.LastIndexAny(s.held[:i], " \t\n") + 1; i == 0 {
 			break
 		}
-		if strings.HasPrefix(whole, s.r.exact.Replace(s.held[:i])) {
+		if !known || strings.HasPrefix(whole, s.r.exact.replace(s.held[:i])) {
 			return i
 		}
 	}
