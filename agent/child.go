@@ -105,8 +105,9 @@ func (r *run) await(ctx context.Context, child *proc.Process) exitState {
 	grace := time.NewTimer(r.d.cfg.ExitGrace)
 	defer grace.Stop()
 	select {
-	case <-child.Done():
-		return exitState{exit: child.Exit(), byItself: ctx.Err() == nil}
+	case <-child.Gone():
+		byItself := ctx.Err() == nil
+		return exitState{exit: r.stop(ctx, child), byItself: byItself}
 	case <-ctx.Done():
 	case <-grace.C:
 	}

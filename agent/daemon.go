@@ -57,6 +57,7 @@ type Config struct {
 	Flush         time.Duration // how often the stream is stored: 200 ms
 	ShutdownGrace time.Duration // running agents may go on after Run's ctx ends: 10 s
 	ExitGrace     time.Duration // an agent may linger after its conversation: 10 s
+	MaxKept       int64         // about how many bytes of what one run says are stored: 64 MiB
 }
 
 // Daemon claims tasks and runs agents.
@@ -73,6 +74,7 @@ func New(cfg Config) *Daemon {
 	cfg.Flush = cmp.Or(cfg.Flush, 200*time.Millisecond)
 	cfg.ShutdownGrace = cmp.Or(cfg.ShutdownGrace, 10*time.Second)
 	cfg.ExitGrace = cmp.Or(cfg.ExitGrace, 10*time.Second)
+	cfg.MaxKept = cmp.Or(cfg.MaxKept, 64<<20)
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"time"
@@ -18,7 +19,7 @@ import (
 // of the agent's output instead of filling the memory.
 const (
 	maxPending      = 512
-	maxPendingBytes = 4 << 20
+	maxPendingBytes = 256 << 10
 	maxOpenTools    = 128
 	maxPiece        = 4 << 10 // of a delta that is put together from pieces
 )
@@ -45,7 +46,9 @@ type recorder struct {
 	failing  time.Time
 	seq      int
 	deltaN   int64
-	notes    int // so far
+	notes    int   // so far
+	kept     int64 // bytes that were said and stored
+	streamed int64 // bytes of deltas
 	lastNote string
 	tools    map[string]pulse.TurnTool // that have not ended yet
 	pieces   *secret.Stream            // of the block that comes in pieces, nil between blocks
@@ -103,6 +106,9 @@ func (r *recorder) close(ctx context.Context, status pulse.TurnStatus) pulse.Tur
 	}
 	r.endBlock(now)
 	for _, t := range r.tools {
+		if t.TurnID == "" {
+			continue // it was not kept
+		}
 		t.Status, t.EndedAt = pulse.ToolFailed, now
 		r.batch.Tools = append(r.batch.Tools, t)
 	}
@@ -174,6 +180,10 @@ func (r *recorder) hint() {
 }
 
 func (r *recorder) record(e cli.Event, now time.Time) {
+	if r.tooMuch(e) {
+		r.follow(e, now)
+		return
+	}
 	clean := r.r.d.cfg.Redactor
 	switch e.Kind {
 	case cli.EventTextDelta:
@@ -205,6 +215,44 @@ func (r *recorder) record(e cli.Event, now time.Time) {
 	r.vital.said(e.Kind, len(r.tools))
 }
 
+// tooMuch reports that nothing more of this kind is kept: an agent that talks
+// without end must not fill the disk. Its result is another matter, and what
+// it does is still followed.
+func (r *recorder) tooMuch(e cli.Event) bool {
+	switch e.Kind {
+	case cli.EventText, cli.EventThought, cli.EventToolStart, cli.EventToolEnd:
+	default:
+		return false
+	}
+	limit, before := r.r.d.cfg.MaxKept, r.kept
+	if before <= limit {
+		r.kept += int64(weight(e))
+		return false
+	}
+	if before != math.MaxInt64 {
+		r.kept = math.MaxInt64
+		r.note(fmt.Sprintf("the agent has said more than %d MB; what follows is not kept", limit>>20))
+	}
+	return true
+}
+
+// follow keeps track of the calls of which nothing more is kept. One whose
+// beginning was kept gets its end.
+func (r *recorder) follow(e cli.Event, now time.Time) {
+	if t := e.Tool; t != nil {
+		row := r.tools[toolKey(t)]
+		switch {
+		case e.Kind == cli.EventToolStart && row.TurnID == "" && len(r.tools) < maxOpenTools:
+			r.tools[toolKey(t)] = pulse.TurnTool{}
+		case e.Kind == cli.EventToolEnd && row.TurnID != "":
+			r.toolEnd(&cli.Tool{ID: t.ID, Name: t.Name, Failed: t.Failed}, now)
+		case e.Kind == cli.EventToolEnd:
+			delete(r.tools, toolKey(t))
+		}
+	}
+	r.vital.said(e.Kind, len(r.tools))
+}
+
 // Notes are for people: a flood of them tells nobody anything.
 const (
 	maxNote  = 1000 // bytes of one
@@ -230,10 +278,12 @@ func (r *recorder) note(text string) {
 func (r *recorder) piece(text string, now time.Time) {
 	if n := len(r.batch.Deltas) - 1; r.growing && n >= 0 && len(r.batch.Deltas[n].Text) < maxPiece {
 		r.batch.Deltas[n].Text += text
+		r.streamed += int64(len(text))
 		return
 	}
+	before := r.deltaN
 	r.delta(pulse.EventMessageDelta, text, now)
-	r.growing = text != ""
+	r.growing = r.deltaN > before
 }
 
 // endBlock gives what was held back of a block that came in pieces.
@@ -246,9 +296,10 @@ func (r *recorder) endBlock(now time.Time) {
 
 func (r *recorder) delta(t pulse.EventType, text string, now time.Time) {
 	r.growing = false
-	if text == "" {
+	if text == "" || r.streamed > r.r.d.cfg.MaxKept/4 {
 		return
 	}
+	r.streamed += int64(len(text))
 	r.deltaN++
 	task := r.r.task
 	r.batch.Deltas = append(r.batch.Deltas, pulse.StreamDelta{TaskID: task.ID, Attempt: task.Attempt, N: r.deltaN,

@@ -24,7 +24,7 @@ func (v *vitals) said(kind cli.EventKind, openTools int) {
 	switch {
 	case kind == cli.EventResult:
 		v.phase = pulse.PhaseEnding
-	case kind == cli.EventUsage || kind == cli.EventNote:
+	case kind == cli.EventStarted || kind == cli.EventUsage || kind == cli.EventNote: // these say nothing of what it does
 	case openTools > 0:
 		v.phase = pulse.PhaseTool
 	default:

@@ -73,6 +73,10 @@ func (p *Process) Stdout() io.Reader { return p.stdout }
 // Done is closed when the child and all it left behind have ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
+// Gone is closed when the child itself is dead; what it left behind may live
+// for a moment.
+func (p *Process) Gone() <-chan struct{} { return p.gone }
+
 // Exit is how the child ended; valid after Done.
 func (p *Process) Exit() Exit {
 	select {

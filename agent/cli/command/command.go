@@ -16,9 +16,10 @@ import (
 	"pulseloop/agent/cli"
 )
 
-// MaxText bounds the final text: its last 2 MiB are kept. It is held
-// twice for a moment, and a run has 16 MiB for everything.
-const MaxText = 2 << 20
+// MaxText bounds the final text: its last 256 KiB are kept. It goes through
+// many hands, each with a copy of its own for a moment, and a run has 16 MiB
+// for everything.
+const MaxText = 256 << 10
 
 const name = "command"
 

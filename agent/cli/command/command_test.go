@@ -42,8 +42,8 @@ func TestCommand(t *testing.T) {
 
 func TestKeeper(t *testing.T) {
 	var k keeper
-	block := strings.Repeat("ä", 50_000)
-	for range 200 {
+	block := strings.Repeat("ä", 5_000)
+	for range 500 {
 		k.add(block)
 	}
 	k.add("the end")

@@ -7,7 +7,7 @@ import (
 )
 
 // keepBlock is the unit in which the oldest text is dropped.
-const keepBlock = 256 << 10
+const keepBlock = 32 << 10
 
 // keeper holds the last MaxText bytes of a text, a block more or less. Blocks
 // make dropping cheap without a buffer of twice the size.

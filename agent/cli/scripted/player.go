@@ -105,6 +105,9 @@ func (p *player) misbehave(ctx context.Context, s step) error {
 	switch s.verb {
 	case "sleep":
 		return sleep(ctx, s.wait)
+	case "spin":
+		spin(ctx, s.wait)
+		return ctx.Err()
 	case "hang":
 		// In rounds, because a program all of whose goroutines wait for nothing
 		// is ended by the runtime.
@@ -137,6 +140,16 @@ func sleep(ctx context.Context, d time.Duration) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// spin works for a while and says nothing: a processor's whole time, but for
+// a look at the clock.
+func spin(ctx context.Context, d time.Duration) {
+	for end := time.Now().Add(d); time.Now().Before(end) && ctx.Err() == nil; {
+		for i := range 1 << 16 {
+			_ = i
+		}
 	}
 }
 
@@ -283,6 +296,11 @@ func (p *player) flood(ctx context.Context, f flood) error {
 	if f.Stderr {
 		to = p.stderr
 	}
+	if f.JSON {
+		if err := p.write([]byte(`{"type":"text","text":"`)); err != nil {
+			return err
+		}
+	}
 	unit, n := bytes.Repeat([]byte("x"), 64<<10), f.Bytes
 	if f.Lines > 0 {
 		line := []byte(`{"type":"text_delta","text":"flood "}` + "\n")
@@ -295,10 +313,15 @@ func (p *player) flood(ctx context.Context, f flood) error {
 		}
 		n -= int64(w)
 	}
-	if f.Lines == 0 {
-		if _, err := to.Write([]byte("\n")); err != nil {
-			return err
-		}
+	end := ""
+	switch {
+	case f.JSON:
+		end = "\"}\n"
+	case f.Lines == 0:
+		end = "\n"
+	}
+	if _, err := to.Write([]byte(end)); err != nil {
+		return err
 	}
 	return ctx.Err()
 }

@@ -22,7 +22,7 @@ type step struct {
 	pieces []string      // chunks
 	file   file          // write, append
 	tool   fakeTool      // tool
-	wait   time.Duration // sleep
+	wait   time.Duration // sleep, spin
 	code   int           // crash
 	flood  flood
 	orphan orphan
@@ -42,6 +42,7 @@ type orphan struct{ KeepStdout bool }
 type flood struct {
 	Bytes, Lines int64
 	Stderr       bool
+	JSON         bool // bytes: as one block of text, in a line of JSON
 }
 
 type fakeTool struct {
@@ -67,6 +68,7 @@ func (s *step) verbs() map[string]func(ast.Node) error {
 		"write":  path, "append": path,
 		"tool":  s.readTool,
 		"sleep": func(n ast.Node) (err error) { s.wait, err = duration(n); return err },
+		"spin":  func(n ast.Node) (err error) { s.wait, err = duration(n); return err },
 		"hang":  isTrue, "ignore_sigterm": isTrue, "close_stdout": isTrue, "result": isTrue,
 		"crash": func(n ast.Node) error {
 			return readMap(n, map[string]func(ast.Node) error{"code": func(n ast.Node) error { return value(n, &s.code) }})
@@ -127,6 +129,8 @@ func (s *step) check() error {
 	case "flood":
 		if (s.flood.Bytes > 0) == (s.flood.Lines > 0) {
 			problem = "exactly one of bytes and lines is wanted"
+		} else if s.flood.JSON && (s.flood.Lines > 0 || s.flood.Stderr) {
+			problem = "json is for bytes on standard output"
 		}
 	case "fail":
 		if s.fail.Error == "" {
@@ -188,6 +192,7 @@ func (s *step) readFlood(n ast.Node) error {
 		"bytes":  func(n ast.Node) error { return value(n, &s.flood.Bytes) },
 		"lines":  func(n ast.Node) error { return value(n, &s.flood.Lines) },
 		"stderr": func(n ast.Node) error { return value(n, &s.flood.Stderr) },
+		"json":   func(n ast.Node) error { return value(n, &s.flood.JSON) },
 	})
 }
 
