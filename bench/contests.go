@@ -150,7 +150,7 @@ func (b *bench) latencies() []contest {
 func (b *bench) streams() []contest {
 	return []contest{
 		{
-			id: "M20", title: "redaction of an agent's text", metric: "MB/s",
+			id: "M20", title: "redaction of an agent's text, a second of processor time", metric: "MB/s",
 			contenders: []contender{
 				ours("stream in pieces of 4 KiB", nowhere, "m20-pieces"), ours("stream in pieces of 48 bytes", nowhere, "m20-words"), ours("whole blocks of 4 KiB", nowhere, "m20-blocks"),
 				ours("bufio lines", nowhere, "m20-bufio"), {name: "gitleaks", on: sqlite, needs: b.peer("gitleaks"), argv: []string{"self", "m20-gitleaks"}},

@@ -64,20 +64,21 @@ func newSession(now time.Time, status pulse.SessionStatus) pulse.Session {
 }
 
 // fill queues n tasks straight in the database, as old as the time it takes.
+// Keys rise with time, as the product's do.
 // With sessions each task has one of its own, which is running.
 func fill(ctx context.Context, conn *pgx.Conn, n int, sessions bool) error {
 	session := "NULL"
 	if sessions {
 		session = "id"
 		_, err := conn.Exec(ctx, `INSERT INTO pulse_sessions (id, project_name, goal, role, status, max_iterations, created_by, due_at, created_at, updated_at)
-			SELECT md5('s' || g)::uuid, 'my-app', 'add a health endpoint', 'pulsing', 'running', 10, 'api', now() + interval '1 hour', now(), now() FROM generate_series(1, $1::int) g`, n)
+			SELECT (lpad(to_hex(g), 12, '0') || '7000800000000000abcd')::uuid, 'my-app', 'add a health endpoint', 'pulsing', 'running', 10, 'api', now() + interval '1 hour', now(), now() FROM generate_series(1, $1::int) g`, n)
 		if err != nil {
 			return fmt.Errorf("fill sessions: %w", err)
 		}
 	}
 	_, err := conn.Exec(ctx, `INSERT INTO inbox_tasks (id, kind, route, status, session_id, content, media_context, spec, max_attempts, created_at)
 		SELECT id, 'iterate', $2, 'queued', `+session+`, $3, '{}', '{"role":"pulsing","agent":"scripted","repo_path":"/src/my-app"}', 3, now() + g * interval '1 microsecond'
-		FROM (SELECT g, md5('s' || g)::uuid AS id FROM generate_series(1, $1::int) g) x`, n, route, prompt)
+		FROM (SELECT g, (lpad(to_hex(g), 12, '0') || '7000800000000000abcd')::uuid AS id FROM generate_series(1, $1::int) g) x`, n, route, prompt)
 	if err != nil {
 		return fmt.Errorf("fill tasks: %w", err)
 	}

@@ -60,10 +60,18 @@ const shape = 256
 type Stream struct {
 	r    *Redactor
 	held string
+	// What is known of held, so that a piece costs its own length and not
+	// that of all that waits: how far it was searched for the marks of a
+	// private key, where the last one begins (-1: nowhere) and whether it is
+	// over, and from where on a known value may still begin.
+	marked  int
+	key     int
+	keyOver bool
+	clean   int
 }
 
 // Stream returns a fresh stream.
-func (r *Redactor) Stream() *Stream { return &Stream{r: r} }
+func (r *Redactor) Stream() *Stream { return &Stream{r: r, key: -1} }
 
 // Next takes a piece and gives what may be shown now.
 func (s *Stream) Next(piece string) string {
@@ -71,14 +79,40 @@ func (s *Stream) Next(piece string) string {
 		return piece
 	}
 	s.held += piece
+	s.mark()
 	cut := len(s.held) - max(s.r.exact.longest, shape)
-	if begin := strings.LastIndex(s.held, keyBegin); begin >= 0 && !strings.Contains(s.held[begin:], keyEnd) && len(s.held) < maxHeld {
-		cut = min(cut, begin) // a key in the middle of coming
+	if s.key >= 0 && !s.keyOver && len(s.held) < maxHeld {
+		cut = min(cut, s.key) // a key in the middle of coming
+	}
+	if cut <= 0 {
+		return ""
 	}
 	i := s.border(cut)
 	out := s.r.String(s.held[:i])
 	s.held = s.held[i:]
+	s.marked, s.clean = s.marked-i, max(0, s.clean-i)
+	if s.key -= i; s.key < 0 {
+		s.key = -1
+	}
 	return out
+}
+
+// mark looks for the marks of a private key in what has come.
+func (s *Stream) mark() {
+	const before = len(keyBegin) - 1 // of a mark that came in two pieces
+	from := max(0, s.marked-before)
+	for {
+		at := strings.Index(s.held[from:], keyBegin)
+		if at < 0 {
+			break
+		}
+		s.key, s.keyOver = from+at, false
+		from += at + 1
+	}
+	if s.key >= 0 && !s.keyOver {
+		s.keyOver = strings.Contains(s.held[max(s.key, s.marked-before, 0):], keyEnd)
+	}
+	s.marked = len(s.held)
 }
 
 const (
@@ -91,7 +125,12 @@ const (
 // middle: behind white space, and not inside a known value that has white
 // space itself.
 func (s *Stream) border(cut int) int {
-	_, _, known := s.r.exact.next(s.held, 0)
+	begin, _, known := s.r.exact.next(s.held, s.clean)
+	if known {
+		s.clean = begin
+	} else {
+		s.clean = max(s.clean, len(s.held)-s.r.exact.longest)
+	}
 	whole := ""
 	if known {
 		whole = s.r.exact.replace(s.held)
@@ -116,6 +155,6 @@ func (s *Stream) border(cut int) int {
 // Rest gives what was held back.
 func (s *Stream) Rest() string {
 	out := s.r.String(s.held)
-	s.held = ""
+	*s = Stream{r: s.r, key: -1}
 	return out
 }
