@@ -218,15 +218,19 @@ func (s *Store) Ancestors(ctx context.Context, id pulse.TurnID, limit int) ([]pu
 	return values(out, turnRow.value), err
 }
 
-// LatestTurn reads the project's most recent completed turn; pulse.ErrNone.
-func (s *Store) LatestTurn(ctx context.Context, project pulse.ProjectID) (pulse.Turn, error) {
+// LatestTurn reads the project's most recent completed turn, passing over what
+// a person said in the session given; pulse.ErrNone.
+func (s *Store) LatestTurn(ctx context.Context, project pulse.ProjectID, asking pulse.SessionID) (pulse.Turn, error) {
 	if !pulse.ValidUUID(string(project)) {
 		return pulse.Turn{}, pulse.ErrNone
+	}
+	if !pulse.ValidUUID(string(asking)) {
+		asking = "00000000-0000-0000-0000-000000000000" // nobody's
 	}
 	var row turnRow
 	err := s.view(ctx, "read latest turn", func(ctx context.Context, db bun.IDB) error {
 		return none(db.NewRaw("SELECT "+turnColumns+" FROM turns t WHERE t.project_id = ? AND t.status = 'completed'"+
-			" ORDER BY t.created_at DESC, t.id DESC LIMIT 1", uid(project)).Scan(ctx, &row), pulse.ErrNone)
+			" AND NOT (t.role = 'user' AND t.session_id = ?) ORDER BY t.created_at DESC, t.id DESC LIMIT 1", uid(project), uid(asking)).Scan(ctx, &row), pulse.ErrNone)
 	})
 	return row.value(), err
 }

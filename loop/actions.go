@@ -28,6 +28,7 @@ type Words interface {
 	Failed(s pulse.Session, reason, hint string) pulse.Message
 	Paused(s pulse.Session) pulse.Message
 	Aborted(s pulse.Session, by string) pulse.Message
+	Unclaimed(s pulse.Session, waiting time.Duration) pulse.Message // no daemon takes its work
 }
 
 // Config is what the loop's decisions depend on. Zero fields take defaults.

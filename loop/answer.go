@@ -37,21 +37,24 @@ func (a *Actions) Answer(ctx context.Context, who Actor, id pulse.SessionID, gat
 			return pulse.Invalid("the answer is empty", "say what the session should know")
 		}
 		if choice == "" && len(g.Options) > 0 {
-			choice = choiceIn(g, text)
+			if choice, err = choiceIn(g, text); err != nil {
+				return err
+			}
 		}
 		return a.resolve(ctx, who, s, c, g, choice, text, now)
 	})
 }
 
-// choiceIn reads a typed choice: the key or label of an option. Other words
-// mean the first option, and are carried on to the agent.
-func choiceIn(g pulse.Gate, text string) string {
+// choiceIn reads a typed choice: the key or the label of an option. Other
+// words decide nothing: "no, stop here" must never come to mean "ten more".
+func choiceIn(g pulse.Gate, text string) (string, error) {
+	text = strings.TrimSpace(text)
 	for _, o := range g.Options {
 		if strings.EqualFold(text, o.Key) || strings.EqualFold(text, o.Label) {
-			return o.Key
+			return o.Key, nil
 		}
 	}
-	return g.Options[0].Key
+	return "", pulse.Invalid(g.Prompt+" Your words do not say which way to go.", "choose one of: "+optionKeys(g))
 }
 
 // resolve closes the gate with a decision and lets the session go on, or end.
@@ -77,7 +80,7 @@ func (a *Actions) resolve(ctx context.Context, who Actor, s *pulse.Session, c *p
 		return err
 	}
 	if g.Kind == pulse.GateLimit {
-		s.MaxIterations = min(s.MaxIterations+a.cfg.MaxIterations, MaxIterationLimit)
+		s.MaxIterations = min(s.MaxIterations+a.cfg.MaxIterations, s.CurrentIteration+MaxIterationLimit)
 	}
 	if text != "" && !strings.EqualFold(text, choice) {
 		queue(s, c, pulse.InputAnswer, text, nameOf(who), now)

@@ -62,6 +62,10 @@ func (r *Runner) dispatched(s pulse.Session, p pulse.Project, prep Prepared, num
 	if n := len(s.Inputs); n > 0 {
 		parent = s.Inputs[n-1].TurnID
 	}
+	if len(s.Inputs) > 0 {
+		// Later prompts must still know what the person decided.
+		s.ProgressLog = append(s.ProgressLog, pulse.ProgressEntry{Iteration: number, Summary: heard(s.Inputs), Said: s.Inputs, At: now})
+	}
 	s.Inputs, s.CurrentIteration, s.DueAt = nil, number, now.Add(r.cfg.SilenceLimit)
 	task := pulse.Task{
 		ID: pulse.TaskID(pulse.NewUUID(now)), Kind: pulse.TaskIterate, Route: pulse.ProjectRoute(p.ID),
@@ -88,6 +92,19 @@ func (r *Runner) dispatched(s pulse.Session, p pulse.Project, prep Prepared, num
 		"iteration": number, "max": s.MaxIterations, "iterationId": string(it.ID), "taskId": string(task.ID),
 		"attempt": attempt, "anchorStrategy": string(prep.Anchor.Strategy)}))
 	return c, nil
+}
+
+// heard is what a person said, in one line for people.
+func heard(in []pulse.Input) string {
+	words := make([]string, len(in))
+	for i, w := range in {
+		words[i] = strings.Join(strings.Fields(w.Text), " ")
+	}
+	line := []rune(strings.Join(words, "; "))
+	if len(line) > maxTaskGoal {
+		line = append(line[:maxTaskGoal-1], '…')
+	}
+	return "you said: " + string(line)
 }
 
 // maxTaskGoal is how many characters of the goal a task carries, for those who

@@ -345,14 +345,73 @@ func TestSilenceTimesOutOnceThenAsks(t *testing.T) {
 	w.is(id, pulse.SessionComplete)
 }
 
-func TestQueuedTaskDoesNotTimeOut(t *testing.T) {
+func TestQueuedTaskDoesNotTimeOutButIsTold(t *testing.T) {
 	w := newWorld(t)
 	id := w.start()
 	w.step()
-	w.now = w.now.Add(time.Hour)
+	w.now = w.now.Add(9 * time.Minute)
 	w.step()
+	w.saw()
+	for range 3 {
+		w.now = w.now.Add(time.Hour)
+		w.step()
+	}
 	if it := w.store.Iterations(id)[0]; it.Status != pulse.IterationDispatched {
 		t.Errorf("an unclaimed task timed out: %s", it.Status)
+	}
+	w.saw("unclaimed for 10m0s")
+}
+
+func TestWordsThatChooseNothingDecideNothing(t *testing.T) {
+	for _, words := range []string{"no, please stop here", "Stop!", "2", "maybe", "don't"} {
+		w := newWorld(t)
+		id := w.start(func(r *loop.StartRequest) { r.MaxIterations = 1 })
+		w.finish(id, "<signal>CONTINUE</signal>", 1)
+		for how, err := range map[string]error{
+			"say":    errOf(w.actions.Say(t.Context(), ann, id, words)),
+			"answer": second(w.actions.Answer(t.Context(), ann, id, "", "", words)),
+		} {
+			var e *pulse.Error
+			if !errors.As(err, &e) || e.Code != pulse.CodeInvalid || !strings.Contains(e.Hint, "more, stop") {
+				t.Errorf("%s %q: %v", how, words, err)
+			}
+		}
+		w.is(id, pulse.SessionBlocked)
+		if _, err := w.actions.Say(t.Context(), ann, id, " STOP "); err != nil {
+			t.Errorf("the choice itself: %v", err)
+		}
+		w.is(id, pulse.SessionAborted)
+	}
+}
+
+func TestMoreIsAlwaysMore(t *testing.T) {
+	w := newWorld(t)
+	id := w.start(func(r *loop.StartRequest) { r.MaxIterations = loop.MaxIterationLimit })
+	s := w.session(id)
+	s.Status, s.CurrentIteration, s.MaxIterations = pulse.SessionRunning, loop.MaxIterationLimit+5, loop.MaxIterationLimit+5
+	w.must(w.store.Apply(t.Context(), pulse.Guard{SessionID: id, Version: s.Version}, pulse.Change{Session: &s}))
+	w.step()
+	w.is(id, pulse.SessionBlocked)
+	s, err := w.actions.Answer(t.Context(), ann, id, "", loop.ChoiceMore, "")
+	w.must(err)
+	if s.MaxIterations <= loop.MaxIterationLimit+5 {
+		t.Errorf("max is %d", s.MaxIterations)
+	}
+}
+
+func TestWhatWasSaidStaysKnown(t *testing.T) {
+	w := newWorld(t)
+	id := w.start()
+	w.finish(id, "<signal>BLOCKED: Which port?</signal>", 0)
+	_, err := w.actions.Say(t.Context(), ann, id, "8080")
+	w.must(err)
+	w.finish(id, "<signal>CONTINUE</signal>", 0)
+	w.step()
+	if p := w.store.Task(id).Content; !strings.Contains(p, "The person said (answer): 8080") || strings.Contains(p, "Answer to your question") {
+		t.Errorf("the third prompt:\n%s", p)
+	}
+	if n := strings.Count(w.store.Task(id).Content, "Add a health endpoint"); n != 1 {
+		t.Errorf("the goal stands %d times in the prompt", n)
 	}
 }
 

@@ -115,9 +115,8 @@ func (r *Runner) branch(s *pulse.Session, it *pulse.Iteration, c *pulse.Change, 
 	return enter(s, c, pulse.SessionRunning, "", now)
 }
 
-// tellStep tells that an iteration ended. Where no other one follows, what is
-// told next weighs more and would go out first: then this weighs as much, and
-// stands a moment before it.
+// tellStep tells that an iteration ended, a moment before whatever follows
+// from it: messages go out in the order of their times.
 func (r *Runner) tellStep(s pulse.Session, it *pulse.Iteration, c *pulse.Change, now time.Time) {
 	switch {
 	case s.PauseRequested:
@@ -125,14 +124,7 @@ func (r *Runner) tellStep(s pulse.Session, it *pulse.Iteration, c *pulse.Change,
 	case s.CurrentIteration >= s.MaxIterations:
 		s.Status = pulse.SessionBlocked
 	}
-	n := len(c.Notices)
-	tell(s, c, pulse.NoticeInfo, "iteration:"+string(it.ID), r.words.IterationDone(s, *it), now)
-	if s.Status == pulse.SessionRunning {
-		return
-	}
-	for i := n; i < len(c.Notices); i++ {
-		c.Notices[i].Kind, c.Notices[i].CreatedAt = pulse.NoticeFinal, now.Add(-time.Microsecond)
-	}
+	tell(s, c, pulse.NoticeInfo, "iteration:"+string(it.ID), r.words.IterationDone(s, *it), now.Add(-time.Microsecond))
 }
 
 // openLimit asks whether the session may have more iterations.

@@ -180,8 +180,19 @@ func (r *Runner) step(ctx context.Context, s pulse.Session) error {
 			return err
 		}
 		return r.apply(ctx, s, c)
+	case r.unclaimed(task, now):
+		c := pulse.Change{Session: &s}
+		s.DueAt = r.nextLook(task, now)
+		tell(s, &c, pulse.NoticeFinal, "unclaimed:"+string(task.ID), r.words.Unclaimed(s, r.cfg.QueueLimit), now)
+		return r.apply(ctx, s, c)
 	}
 	return r.wait(ctx, s, r.nextLook(task, now))
+}
+
+// unclaimed reports whether nobody has taken the task for too long. It goes
+// on waiting, but a person is told: once, as the message's slot is the task's.
+func (r *Runner) unclaimed(t pulse.Task, now time.Time) bool {
+	return t.Status == pulse.TaskQueued && now.Sub(t.CreatedAt) >= r.cfg.QueueLimit
 }
 
 // wait lets go of the session until a time (zero: until somebody says something).

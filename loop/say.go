@@ -30,7 +30,9 @@ func (a *Actions) Say(ctx context.Context, who Actor, id pulse.SessionID, text s
 			}
 			choice := ""
 			if len(g.Options) > 0 {
-				choice = choiceIn(g, words)
+				if choice, err = choiceIn(g, words); err != nil {
+					return err
+				}
 			}
 			return a.resolve(ctx, who, s, c, g, choice, words, now)
 		case pulse.SessionComplete:

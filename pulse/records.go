@@ -62,6 +62,7 @@ type ProgressEntry struct {
 	Commits   int       `json:"commits,omitempty"`
 	Note      string    `json:"note,omitempty"`
 	Sandbox   string    `json:"sandbox,omitempty"` // as the daemon reported it
+	Said      []Input   `json:"said,omitempty"`    // what a person said, carried by this iteration's prompt
 	At        time.Time `json:"at"`
 }
 

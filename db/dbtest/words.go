@@ -92,13 +92,13 @@ func searchProject(f *fixture) {
 	hits, err := f.SearchTurns(f.ctx, other.ID, "secret plan", 5)
 	mustBe(f.t, err, nil, "search")
 	equal(f.t, len(hits), 0, "hits of another project")
-	_, err = f.LatestTurn(f.ctx, other.ID)
+	_, err = f.LatestTurn(f.ctx, other.ID, "")
 	mustBe(f.t, err, pulse.ErrNone, "latest turn of another project")
 	theirs := mine
 	theirs.ProjectID = other.ID
 	latest := f.say(mine, "", "the newest")
 	f.say(theirs, "", "secret too")
-	got, err := f.LatestTurn(f.ctx, f.project.ID)
+	got, err := f.LatestTurn(f.ctx, f.project.ID, "")
 	mustBe(f.t, err, nil, "latest")
 	equal(f.t, got.ID, latest, "latest")
 	equal(f.t, got.Text, "the newest", "text")
@@ -109,7 +109,7 @@ func searchUnfinished(f *fixture) {
 	turn := pulse.Turn{ID: pulse.TurnID(f.id()), Role: pulse.TurnAssistant, Status: pulse.TurnStreaming, CreatedAt: f.clock.Now()}
 	mustBe(f.t, f.Append(f.ctx, fence, pulse.StreamBatch{Turns: []pulse.Turn{turn}, Messages: []pulse.TurnMessage{{TurnID: turn.ID, Seq: 1, Text: "half a thought"}}}), nil, "append")
 	equal(f.t, len(f.search("thought", 5)), 0, "hits while streaming")
-	_, err := f.LatestTurn(f.ctx, f.project.ID)
+	_, err := f.LatestTurn(f.ctx, f.project.ID, "")
 	mustBe(f.t, err, pulse.ErrNone, "latest while streaming")
 	turn.Status, turn.EndedAt = pulse.TurnCompleted, f.clock.Now()
 	mustBe(f.t, f.Append(f.ctx, fence, pulse.StreamBatch{Turns: []pulse.Turn{turn}}), nil, "end")

@@ -278,11 +278,11 @@ func (s *Store) Ancestors(_ context.Context, id pulse.TurnID, limit int) ([]puls
 }
 
 // LatestTurn reads the turn added last.
-func (s *Store) LatestTurn(_ context.Context, p pulse.ProjectID) (pulse.Turn, error) {
+func (s *Store) LatestTurn(_ context.Context, p pulse.ProjectID, asking pulse.SessionID) (pulse.Turn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range slices.Backward(s.order) {
-		if t := s.turns[id]; t.ProjectID == p && t.Status == pulse.TurnCompleted {
+		if t := s.turns[id]; t.ProjectID == p && t.Status == pulse.TurnCompleted && (t.SessionID != asking || t.Role != pulse.TurnUser) {
 			return t, nil
 		}
 	}

@@ -2,6 +2,7 @@ package looptest
 
 import (
 	"fmt"
+	"time"
 
 	"pulseloop/pulse"
 )
@@ -34,3 +35,8 @@ func (Words) Paused(pulse.Session) pulse.Message { return pulse.Text("paused") }
 
 // Aborted is "aborted by name".
 func (Words) Aborted(_ pulse.Session, by string) pulse.Message { return pulse.Text("aborted by " + by) }
+
+// Unclaimed is "unclaimed for duration".
+func (Words) Unclaimed(_ pulse.Session, waiting time.Duration) pulse.Message {
+	return pulse.Text("unclaimed for " + waiting.String())
+}

@@ -58,6 +58,10 @@ func (b *Builder) writeProgress(w *strings.Builder, s pulse.Session) {
 		fmt.Fprintf(w, "(%d earlier entries left out)\n", from)
 	}
 	for _, e := range s.ProgressLog[from:] {
+		if len(e.Said) > 0 {
+			writeSaid(w, e)
+			continue
+		}
 		fmt.Fprintf(w, "%d. ", e.Iteration)
 		if e.Signal != "" {
 			fmt.Fprintf(w, "[%s] ", e.Signal)
@@ -70,6 +74,14 @@ func (b *Builder) writeProgress(w *strings.Builder, s pulse.Session) {
 			fmt.Fprintf(w, " (commit %.10s)", e.Commit)
 		}
 		w.WriteByte('\n')
+	}
+}
+
+// writeSaid repeats what the person said before an earlier iteration: it
+// holds for the whole session.
+func writeSaid(w *strings.Builder, e pulse.ProgressEntry) {
+	for _, in := range e.Said {
+		fmt.Fprintf(w, "%d. The person said (%s): %s\n", e.Iteration, strings.ReplaceAll(string(in.Kind), "_", "-"), oneLine(in.Text))
 	}
 }
 

@@ -78,7 +78,7 @@ func (b *Builder) Resolve(ctx context.Context, s pulse.Session, prev *pulse.Iter
 	if err != nil {
 		return pulse.Anchor{}, nil, err
 	}
-	hits = withoutOwnGoal(hits, s)
+	hits = withoutOwnWords(hits, s)
 	named := []struct {
 		id       pulse.TurnID
 		strategy pulse.AnchorStrategy
@@ -103,7 +103,7 @@ func (b *Builder) Resolve(ctx context.Context, s pulse.Session, prev *pulse.Iter
 		best := hits[0]
 		return done(pulse.Anchor{TurnID: best.Turn.ID, Strategy: pulse.AnchorSemantic, Salience: best.Similarity, Depth: best.Turn.Depth, Found: true}), hits, nil
 	}
-	t, err := b.store.LatestTurn(ctx, s.ProjectID)
+	t, err := b.store.LatestTurn(ctx, s.ProjectID, s.ID)
 	switch {
 	case errors.Is(err, pulse.ErrNone):
 		return done(pulse.Anchor{Strategy: pulse.AnchorTemporal}), hits, nil
@@ -118,12 +118,18 @@ func recency(age time.Duration) float64 {
 	return 1 / (1 + max(age, 0).Hours()/24)
 }
 
-// withoutOwnGoal drops the turn in which the person stated this very goal:
-// it matches best and says nothing that the prompt does not say anyway.
-func withoutOwnGoal(hits []pulse.TurnHit, s pulse.Session) []pulse.TurnHit {
+// ownWords reports whether a turn is what a person said in this session: the
+// prompt says that in its own places, as instructions and not as data.
+func ownWords(t pulse.Turn, s pulse.Session) bool {
+	return t.SessionID == s.ID && t.Role == pulse.TurnUser
+}
+
+// withoutOwnWords drops them from what the search found: the goal itself
+// matches best.
+func withoutOwnWords(hits []pulse.TurnHit, s pulse.Session) []pulse.TurnHit {
 	out := hits[:0:0]
 	for _, h := range hits {
-		if h.Turn.SessionID == s.ID && h.Turn.Role == pulse.TurnUser {
+		if ownWords(h.Turn, s) {
 			continue
 		}
 		out = append(out, h)

@@ -89,12 +89,20 @@ func TestEmptyProject(t *testing.T) {
 	}
 }
 
-func TestOwnGoalIsNoContext(t *testing.T) {
+func TestOwnWordsAreNoContext(t *testing.T) {
 	own := turn(5, 0, "add login")
 	own.SessionID, own.Role = "s1", pulse.TurnUser
-	a, hits, err := newBuilder(t, turn(1, 0, "other"), own).Resolve(t.Context(), session("add login"), nil)
-	if err != nil || len(hits) != 0 || a.Strategy == pulse.AnchorSemantic {
-		t.Errorf("got %+v %v %v", a, hits, err)
+	reply := turn(6, 5, "done so far")
+	reply.SessionID = "s1"
+	for _, goal := range []string{"add login", "qqq zzz"} { // found by search; found by time
+		a, hits, err := newBuilder(t, turn(1, 0, "other"), own).Resolve(t.Context(), session(goal), nil)
+		if err != nil || len(hits) != 0 || a.TurnID != id(1) || a.Strategy != pulse.AnchorTemporal {
+			t.Errorf("%s: got %+v %v %v", goal, a, hits, err)
+		}
+	}
+	p, err := newBuilder(t, own, reply).Prepare(t.Context(), session("add login"), pulse.Project{}, nil)
+	if err != nil || strings.Count(p.Prompt, "add login") != 1 || !strings.Contains(p.Prompt, "done so far") {
+		t.Errorf("%v\n%s", err, p.Prompt)
 	}
 }
 

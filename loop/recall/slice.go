@@ -41,7 +41,7 @@ func (b *Builder) fit(candidates []pulse.Turn, s pulse.Session) (pulse.Slice, []
 	seen := map[pulse.TurnID]bool{}
 	hash := sha256.New()
 	for _, t := range candidates {
-		if seen[t.ID] || t.ProjectID != s.ProjectID || t.Text == "" {
+		if seen[t.ID] || t.ProjectID != s.ProjectID || t.Text == "" || ownWords(t, s) {
 			continue
 		}
 		seen[t.ID] = true

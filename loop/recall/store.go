@@ -13,8 +13,9 @@ type Store interface {
 	// Ancestors reads up to limit turns from the parent of id towards the
 	// root, nearest first, with their texts.
 	Ancestors(ctx context.Context, id pulse.TurnID, limit int) ([]pulse.Turn, error)
-	// LatestTurn reads the project's most recent completed turn; pulse.ErrNone.
-	LatestTurn(ctx context.Context, project pulse.ProjectID) (pulse.Turn, error)
+	// LatestTurn reads the project's most recent completed turn, passing over
+	// what a person said in the session given; pulse.ErrNone.
+	LatestTurn(ctx context.Context, project pulse.ProjectID, asking pulse.SessionID) (pulse.Turn, error)
 	// SearchTurns finds completed turns by full text: any of the words,
 	// best first, similarity from 0 to 1 (1 for the best possible match of
 	// this query, falling with rank score).

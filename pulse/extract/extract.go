@@ -31,8 +31,10 @@ var (
 func Signal(text string) pulse.Verdict {
 	said, fenced := unquote(text)
 	var claimed []pulse.Verdict
-	for _, m := range signalTag.FindAllStringSubmatch(said, -1) {
-		claimed = append(claimed, parseSignal(m[1]))
+	for _, m := range signalTag.FindAllStringSubmatchIndex(said, -1) {
+		if alone(said, m[0], m[1]) {
+			claimed = append(claimed, parseSignal(said[m[2]:m[3]]))
+		}
 	}
 	if len(claimed) == 0 {
 		return infer(said, fenced)
@@ -62,6 +64,23 @@ func question(said string) string {
 		return bound(last)
 	}
 	return "the agent is blocked and gave no reason"
+}
+
+// marks may stand around a signal on its line: emphasis, list signs, ends of
+// sentences. Quotation marks may not: what stands in them is quoted.
+const marks = " \t\r*_-•.!:"
+
+// alone reports whether a tag begins or ends a line of its own accord. In the
+// middle of a sentence, between quotation marks, or in a cell of a table an
+// agent speaks about a signal, and does not give it.
+func alone(s string, start, end int) bool {
+	before := s[strings.LastIndexByte(s[:start], '\n')+1 : start]
+	after, _, _ := strings.Cut(s[end:], "\n")
+	if strings.TrimLeft(before, marks) == "" {
+		return true
+	}
+	last, _ := utf8.DecodeLastRuneInString(before)
+	return strings.Trim(after, marks) == "" && !strings.ContainsRune("\"'“„«‹‘|(", last)
 }
 
 // parseSignal reads the inside of a signal tag.

@@ -33,7 +33,7 @@ func infer(said string, fenced bool) pulse.Verdict {
 		return pulse.Verdict{Signal: pulse.SignalBlocked, Reason: bound(sentence(said, at)), Inferred: true}
 	}
 	for _, at := range completePhrases.FindAllStringIndex(said, -1) {
-		if !hedge.MatchString(said[sentenceStart(said, at[0]):at[0]]) {
+		if !hedge.MatchString(said[sentenceStart(said, at[0]):at[0]]) && !strings.HasSuffix(sentence(said, at), "?") {
 			return pulse.Verdict{Signal: pulse.SignalComplete, Inferred: true}
 		}
 	}
