@@ -6,8 +6,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"pulseloop/pulse"
 )
@@ -38,7 +40,7 @@ func lockFile(database string) (*fileLock, error) {
 		return nil, unwritable(dir, err)
 	}
 	l := &fileLock{path: path, file: file}
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	if err := l.take(); err != nil {
 		_, pid, readErr := l.read()
 		err = errors.Join(err, readErr, l.release())
 		if errors.Is(err, syscall.EWOULDBLOCK) {
@@ -51,6 +53,28 @@ func lockFile(database string) (*fileLock, error) {
 		return nil, errors.Join(err, l.release())
 	}
 	return l, nil
+}
+
+// lockPatience is how long a lock is waited for whose holder is dead.
+const lockPatience = 5 * time.Second
+
+// take locks the file. A holder that was killed at the moment in which it started a child leaves the lock with that child,
+// until the child becomes another program: that passes by itself, and whoever starts pulse again at once need not fail.
+func (l *fileLock) take() error {
+	for end := time.Now().Add(lockPatience); ; {
+		err := syscall.Flock(int(l.file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if !errors.Is(err, syscall.EWOULDBLOCK) || time.Now().After(end) || l.holderLives() {
+			return err
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// holderLives reports whether the process that took the lock last is there, as far as can be told.
+func (l *fileLock) holderLives() bool {
+	_, text, err := l.read()
+	pid, numErr := strconv.Atoi(text)
+	return err != nil || numErr != nil || !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
 }
 
 func (l *fileLock) read() (state, pid string, err error) {
