@@ -27,6 +27,9 @@ func (plainWords) Blocked(pulse.Session, pulse.Gate) pulse.Message    { return p
 func (plainWords) Failed(pulse.Session, string, string) pulse.Message { return pulse.Text("failed") }
 func (plainWords) Paused(pulse.Session) pulse.Message                 { return pulse.Text("paused") }
 func (plainWords) Aborted(pulse.Session, string) pulse.Message        { return pulse.Text("aborted") }
+func (plainWords) Unclaimed(pulse.Session, time.Duration) pulse.Message {
+	return pulse.Text("unclaimed")
+}
 
 // bench is a router on a world in memory, with the real use cases.
 type bench struct {

@@ -90,6 +90,7 @@ func TestBadConfigurationNamesTheKey(t *testing.T) {
 		"wrong type":        {yaml: "daemon: {slots: many}\n", want: "slots"},
 		"short lease":       {yaml: "daemon: {lease: 1s}\n", want: "daemon.lease: is 1s; write a duration from 2s"},
 		"not yaml":          {yaml: "a: [", want: "pulse.yaml"},
+		"short token":       {yaml: "http: {token: abc}\n", want: "http.token"},
 		"bad listen":        {yaml: "http: {listen: nowhere}\n", want: "http.listen"},
 		"unknown agent":     {yaml: "agent: gpt\n", want: "agent: there is no agent"},
 		"project no path":   {yaml: "projects: {x: {}}\n", want: "projects.x.path"},
@@ -125,6 +126,33 @@ func TestEmptyFileIsTheDefaults(t *testing.T) {
 		if err != nil || c.HTTP.Listen != "127.0.0.1:3002" {
 			t.Errorf("%q: %+v %v", text, c.HTTP, err)
 		}
+	}
+}
+
+func TestMistakesDoNotPrintTheFile(t *testing.T) {
+	_, err := configs.Load(write(t, "telegram:\n  token: 123456789:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw0\n  tokn: x\n", 0o600), env())
+	if err == nil || !strings.Contains(err.Error(), "tokn") || strings.Contains(err.Error(), "AAHdq") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestEmptyVariablesAreNotSet(t *testing.T) {
+	t.Chdir(t.TempDir())
+	c, err := configs.Load("", env("PULSE_DATA_DIR", "", "PULSE_HTTP_LISTEN", "", "PULSE_ALLOWED_ROOTS", ""))
+	if err != nil || c.DataDir == "" || c.HTTP.Listen == "" || len(c.AllowedRoots) != 1 {
+		t.Errorf("got %+v %v", c, err)
+	}
+}
+
+func TestPasswordOf(t *testing.T) {
+	for address, want := range map[string]string{"": "", "postgres://h/db": "", "postgres://u@h/db": "", "postgres://u:p%40ss@h/db": "p@ss",
+		"postgres://h/db?user=u&password=secret": "secret", "::": ""} {
+		if got := configs.PasswordOf(address); got != want {
+			t.Errorf("%s: %q, want %q", address, got, want)
+		}
+	}
+	if _, err := configs.Load(write(t, "database_url: postgres://h/db?password=secret\n", 0o644), env()); err == nil {
+		t.Error("a readable file with a password in the query is taken")
 	}
 }
 

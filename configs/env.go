@@ -61,8 +61,10 @@ func overrideValue(v reflect.Value, prefix string, env Env) error {
 	case reflect.Map:
 		return overrideMap(v, prefix, env)
 	}
+	// A variable that is set and empty counts as not set: compose files and
+	// unit files pass on what is not there in this way.
 	text, ok := env(prefix)
-	if !ok {
+	if !ok || text == "" {
 		return nil
 	}
 	if err := setText(v, text); err != nil {

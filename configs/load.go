@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -91,10 +94,38 @@ func (c *Config) read(file string, named bool) error {
 		return nil // decoding nothing would wipe the defaults
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(b), yaml.Strict(), yaml.DisallowUnknownField())
+	// The excerpt that the library offers stays out: the lines around a
+	// mistake may hold a token, and people paste what doctor says.
 	if err := dec.Decode(c); err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("%s: %s", file, strings.TrimSpace(yaml.FormatError(err, false, true)))
+		return fmt.Errorf("%s: %s", file, explain(err, b))
 	}
 	return c.checkMode(file)
+}
+
+var (
+	position  = regexp.MustCompile(`^\[(\d+):(\d+)\] `)
+	keyBefore = regexp.MustCompile(`([A-Za-z_][\w-]*)\s*:`)
+)
+
+// explain says what is wrong with the file and where: line, column and the
+// key in front of it.
+func explain(err error, file []byte) string {
+	text, _, _ := strings.Cut(strings.TrimSpace(yaml.FormatError(err, false, false)), "\n")
+	at := position.FindStringSubmatch(text)
+	if at == nil {
+		return text
+	}
+	line, _ := strconv.Atoi(at[1])
+	column, _ := strconv.Atoi(at[2])
+	text = fmt.Sprintf("line %s, column %s: %s", at[1], at[2], text[len(at[0]):])
+	lines := strings.Split(string(file), "\n")
+	if line < 1 || line > len(lines) {
+		return text
+	}
+	if keys := keyBefore.FindAllStringSubmatch(lines[line-1][:min(max(column-1, 0), len(lines[line-1]))], -1); len(keys) > 0 {
+		text += fmt.Sprintf(" (key %s)", keys[len(keys)-1][1])
+	}
+	return text
 }
 
 // empty reports whether a file holds nothing but white space and comments.
@@ -109,7 +140,7 @@ func empty(b []byte) bool {
 
 // checkMode refuses a file with secrets in it that others may read.
 func (c *Config) checkMode(file string) error {
-	if c.Telegram.Token == "" && c.HTTP.Token == "" && c.Telegram.WebhookSecret == "" && !strings.Contains(c.DatabaseURL.Reveal(), "@") {
+	if c.Telegram.Token == "" && c.HTTP.Token == "" && c.Telegram.WebhookSecret == "" && PasswordOf(c.DatabaseURL.Reveal()) == "" {
 		return nil
 	}
 	info, err := os.Stat(file)
@@ -120,6 +151,19 @@ func (c *Config) checkMode(file string) error {
 		return fmt.Errorf("%s holds secrets and others may read it (mode %04o): run `chmod 600 %s`", file, info.Mode().Perm(), file)
 	}
 	return nil
+}
+
+// PasswordOf gives the password in a database address, from either of the
+// places where it may stand; "" without one.
+func PasswordOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	if p, ok := u.User.Password(); ok && p != "" {
+		return p
+	}
+	return u.Query().Get("password")
 }
 
 // expand makes the paths absolute, with ~ for the home directory.

@@ -19,6 +19,9 @@ var (
 	webhookSecret = regexp.MustCompile(`^[A-Za-z0-9_-]{16,256}$`)
 )
 
+// minToken is the shortest token of the API that is no invitation to guess.
+const minToken = 32
+
 // Validate checks every value and reports all that is wrong at once, each
 // with its key and what to write instead.
 func (c Config) Validate() error {
@@ -34,6 +37,9 @@ func (c Config) Validate() error {
 	}
 	if _, _, err := net.SplitHostPort(c.HTTP.Listen); err != nil {
 		bad("http.listen", "%q is no address; write host:port, such as 127.0.0.1:3002", c.HTTP.Listen)
+	}
+	if t := c.HTTP.Token; t != "" && len(t) < minToken {
+		bad("http.token", "has %d characters; use at least %d random ones (such as `openssl rand -hex 32` gives), or leave it empty and one is made", len(t), minToken)
 	}
 	c.validateProjects(bad)
 	c.validateAgents(bad)
