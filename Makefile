@@ -37,8 +37,9 @@ check: deps tools linters clis
 	@scripts/check
 	$(WITH_CGO) $(TOOLS)/pg -- $(TOOLS)/suite features $(GO_TEST_FLAGS)
 
+# The figures of docs/benchmarks.md: the product beside its peers, in the same run. BENCH picks: make bench BENCH="-only M7".
 bench: deps tools
-	$(TOOLS)/pg -durable -- go test -run '^$$' -bench . -benchmem -timeout=30m ./...
+	bench/run $(BENCH)
 
 # The fault harness for as long as it takes (make test has a short one): about half an hour. CHAOS repeats a run, as in
 # make chaos CHAOS='-chaos.kills=1000 -chaos.seed=1'.

@@ -12,6 +12,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
 
 	"pulseloop/agent"
 	"pulseloop/agent/cli"
@@ -207,6 +210,58 @@ func enqueueRaw(notify bool) program {
 			return err
 		})
 	}
+}
+
+// enqueueSilent is a transaction through bun that inserts the row of a task,
+// as the product's is, and wakes nobody.
+func enqueueSilent(ctx context.Context, _ []string) (sample, error) {
+	s, err := openPostgres(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	cfg, err := pgx.ParseConfig(os.Getenv("BENCH_URL"))
+	if err != nil {
+		return nil, fmt.Errorf("read address: %w", err)
+	}
+	cfg.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
+	sqldb := stdlib.OpenDB(*cfg)
+	sqldb.SetMaxOpenConns(16)
+	sqldb.SetMaxIdleConns(16)
+	db := bun.NewDB(sqldb, pgdialect.New())
+	defer db.Close()
+	return enqueue(func() error {
+		now := time.Now()
+		row := taskRow{ID: pulse.NewUUID(now), Kind: "iterate", Route: route, Status: "queued", Source: "pulse", Content: prompt, MediaContext: "{}",
+			Spec: `{"role":"pulsing","agent":"scripted","repo_path":"/src/my-app"}`, MaxAttempts: 3, CreatedAt: now}
+		return db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+			_, err := tx.NewInsert().Model(&row).Exec(ctx)
+			return err
+		})
+	})
+}
+
+type taskRow struct {
+	bun.BaseModel `bun:"table:inbox_tasks"`
+
+	ID, Kind, Route string
+	Priority        int
+	Status, Source  string
+	SessionID       *string
+	IterationID     *string
+	Content         string
+	MediaContext    string
+	Spec            string
+	Attempt, Claims int
+	MaxAttempts     int
+	ClaimToken      *string
+	ClaimedBy       *string
+	LeaseUntil      *time.Time
+	LastSign        *time.Time
+	Result          *string
+	CreatedAt       time.Time
+	StartedAt       *time.Time
+	EndedAt         *time.Time
 }
 
 func enqueue(one func() error) (sample, error) {

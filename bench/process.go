@@ -249,9 +249,9 @@ func idlePulse(waiting int) program {
 			return nil, err
 		}
 		defer stop()
-		time.Sleep(10 * time.Second)
+		time.Sleep(6 * time.Second)
 		pid, used, begin := cmd.Process.Pid, cpuTime(cmd.Process.Pid), time.Now()
-		time.Sleep(20 * time.Second)
+		time.Sleep(10 * time.Second)
 		busy := float64(cpuTime(pid)-used) / float64(time.Since(begin))
 		return sample{"RSS MB": memory(pid), "CPU %": 100 * busy}, nil
 	}
