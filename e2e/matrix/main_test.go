@@ -1,22 +1,35 @@
 package matrix
 
 import (
+	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"pulseloop/api/wire"
 	"pulseloop/e2e/e2etest"
 	"pulseloop/pulse"
 )
 
-func TestMain(m *testing.M) { e2etest.Main(m) }
+// The tests mostly wait for limits to pass, so many of them run at once.
+func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "16")
+	e2etest.Main(m)
+}
 
 // quick are the limits of these tests: as short as they can be on a machine
-// that does other things besides.
-var quick = []string{"PULSE_LOOP_SILENCE_LIMIT=3s", "PULSE_LOOP_TOOL_SILENCE_LIMIT=6s", "PULSE_DAEMON_LINGER=500ms", "PULSE_DAEMON_LEASE=9s", "PULSE_LOG_LEVEL=info"}
+// that does so much besides that a healthy program stands still for seconds.
+var quick = []string{"PULSE_LOOP_SILENCE_LIMIT=" + silence.String(), "PULSE_LOOP_TOOL_SILENCE_LIMIT=" + tool.String(),
+	"PULSE_DAEMON_LINGER=1s", "PULSE_DAEMON_LEASE=20s", "PULSE_LOG_LEVEL=info"}
+
+const (
+	silence = 9 * time.Second
+	tool    = 14 * time.Second
+)
 
 // program is one in a state of having worked already, so that what it takes
 // for the next run is what that run costs.
@@ -59,6 +72,21 @@ func begin(t *testing.T, p *e2etest.Pulse, agent, goal string) string {
 		t.Fatal(err)
 	}
 	return string(s.ID)
+}
+
+// over waits until the session is in one of the states, for longer than any
+// limit of these tests takes to pass.
+func over(t *testing.T, p *e2etest.Pulse, id string, states ...pulse.SessionStatus) wire.SessionDetail {
+	t.Helper()
+	for end := time.Now().Add(3 * time.Minute); ; <-time.After(50 * time.Millisecond) {
+		d, err := p.Client().Get(t.Context(), id)
+		if err == nil && slices.Contains(states, d.Session.Status) {
+			return d
+		}
+		if time.Now().After(end) {
+			t.Fatalf("session %s is %q (%s), waited for %v (%v)", id, d.Session.Status, d.Session.StatusReason, states, err)
+		}
+	}
 }
 
 // statuses are those of the iterations, attempts included.

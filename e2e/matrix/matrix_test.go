@@ -37,25 +37,28 @@ var (
 	hangs = []pulse.IterationStatus{timeout, timeout}
 )
 
+// linger gives the test time to kill the program before it ends such an agent.
+var linger = []string{"PULSE_DAEMON_LINGER=4s"}
+
 // rows, the slowest first. The bounds are what the limits add up to.
 var rows = []row{
 	{name: "ignores SIGTERM", script: `  - - ignore_sigterm: true
     - say: never
-    - hang: true`, session: pulse.SessionBlocked, iterations: hangs, says: "no sign of life from the agent for 3s", bound: 22 * time.Second, killable: true},
+    - hang: true`, session: pulse.SessionBlocked, iterations: hangs, says: "no sign of life from the agent for 9s", bound: 34 * time.Second, killable: true},
 	{name: "hangs inside a tool", script: `  - - run: "sleep 600"`,
-		session: pulse.SessionBlocked, iterations: hangs, says: "for 6s while it ran a tool", bound: 18 * time.Second, killable: true},
+		session: pulse.SessionBlocked, iterations: hangs, says: "for 14s while it ran a tool", bound: 34 * time.Second, killable: true},
 	{name: "hangs before the first output", command: `exec sleep 600`,
-		session: pulse.SessionBlocked, iterations: hangs, says: "printed nothing since its start", bound: 10 * time.Second, killable: true},
+		session: pulse.SessionBlocked, iterations: hangs, says: "printed nothing since its start", bound: 22 * time.Second, killable: true},
 	{name: "hangs after a tool's result", script: `  - - tool: {name: shell, output: fine}
-    - hang: true`, session: pulse.SessionBlocked, iterations: hangs, says: "no sign of life from the agent for 3s, for the second time", bound: 10 * time.Second, killable: true},
+    - hang: true`, session: pulse.SessionBlocked, iterations: hangs, says: "no sign of life from the agent for 9s, for the second time", bound: 22 * time.Second, killable: true},
 	{name: "leaves a process of its own session and hangs", script: `  - - spawn_orphan: true
-    - hang: true`, session: pulse.SessionBlocked, iterations: hangs, says: "no sign of life", bound: 12 * time.Second, killable: true},
-	{name: "talks without end", script: `  - - flood: {lines: 1000000000}`, env: []string{"PULSE_LOOP_ITERATION_LIMIT=4s"},
-		session: pulse.SessionBlocked, iterations: []pulse.IterationStatus{timeout}, says: "limit of an iteration", heavy: true, bound: 8 * time.Second, killable: true},
+    - hang: true`, session: pulse.SessionBlocked, iterations: hangs, says: "no sign of life", bound: 24 * time.Second, killable: true},
+	{name: "talks without end", script: `  - - flood: {lines: 1000000000}`, env: []string{"PULSE_LOOP_ITERATION_LIMIT=15s"},
+		session: pulse.SessionBlocked, iterations: []pulse.IterationStatus{timeout}, says: "limit of an iteration", heavy: true, bound: 20 * time.Second, killable: true},
 	{name: "hangs after its result", script: `  - - say: done
     - signal: COMPLETE
     - result: true
-    - hang: true`, session: pulse.SessionComplete, iterations: once, bound: 5 * time.Second, killable: true},
+    - hang: true`, env: linger, session: pulse.SessionComplete, iterations: once, bound: 16 * time.Second, killable: true},
 	{name: "waits for an answer on its input", command: `cat >/dev/null; printf "Proceed? [y/N] "; read answer || exit 3`,
 		session: pulse.SessionFailed, iterations: fails, says: "exit code 3", bound: 5 * time.Second},
 	{name: "leaves a process of its own session", script: `  - - spawn_orphan: true
@@ -70,7 +73,7 @@ var rows = []row{
 	{name: "a line of JSON of 100 MB", script: `  - - flood: {bytes: 100000000, json: true}
     - say: done
     - signal: COMPLETE`, session: pulse.SessionComplete, iterations: once, heavy: true, bound: 5 * time.Second},
-	{name: "100 MB of plain text in one line", command: `cat >/dev/null; head -c 100000000 /dev/zero | tr '\0' x; echo; echo '<signal>COMPLETE</signal>'`,
+	{name: "30 MB of plain text in one line", command: `cat >/dev/null; head -c 30000000 /dev/zero | tr '\0' x; echo; echo '<signal>COMPLETE</signal>'`,
 		session: pulse.SessionComplete, iterations: once, heavy: true, bound: 5 * time.Second},
 	{name: "200 MB on standard error", script: `  - - flood: {bytes: 200000000, stderr: true}
     - say: done
@@ -90,7 +93,7 @@ var rows = []row{
 	{name: "closes its output and lives", script: `  - - say: done
     - signal: COMPLETE
     - close_stdout: true
-    - hang: true`, session: pulse.SessionFailed, iterations: fails, says: "without a result", bound: 5 * time.Second, killable: true},
+    - hang: true`, env: linger, session: pulse.SessionFailed, iterations: fails, says: "without a result", bound: 14 * time.Second, killable: true},
 	{name: "exit 0 without a result", script: `  - - say: done
     - signal: COMPLETE
     - crash: {code: 0}`, session: pulse.SessionFailed, iterations: fails, says: "without a result", bound: 5 * time.Second},
@@ -111,7 +114,7 @@ var rows = []row{
 }
 
 // patience is for a machine that does other things besides.
-const patience = 35 * time.Second
+const patience = 45 * time.Second
 
 // perRun is how much the program may grow for one run.
 const perRun = 16 << 10 // KiB
@@ -135,10 +138,10 @@ func TestMatrix(t *testing.T) {
 			if r.heavy {
 				goal += " much"
 			}
-			p.AwaitSession(begin(t, p, "", goal), pulse.SessionComplete)
+			over(t, p, begin(t, p, "", goal), pulse.SessionComplete)
 			before := mark(t, p.Pid())
 			began := time.Now()
-			d := p.AwaitSession(begin(t, p, agent, "do it"), pulse.SessionBlocked, pulse.SessionComplete, pulse.SessionFailed)
+			d := over(t, p, begin(t, p, agent, "do it"), pulse.SessionBlocked, pulse.SessionComplete, pulse.SessionFailed)
 			took := time.Since(began)
 			e2etest.Await(t, "the end of the agent's processes", func() bool { return agents(p) == 0 })
 			grown := resident(t, p.Pid(), "VmHWM") - before
@@ -182,7 +185,7 @@ func TestMatrixWhileTheProgramIsKilled(t *testing.T) {
 			p.WriteScript(healthy)
 			p.Setenv("PULSE_COMMAND=echo '<signal>COMPLETE</signal>'")
 			p.Up()
-			d := p.AwaitSession(id, pulse.SessionComplete)
+			d := over(t, p, id, pulse.SessionComplete)
 			e2etest.Await(t, "the end of the agent's processes", func() bool { return agents(p) == 0 })
 			if n := p.Count("SELECT count(*) FROM turns WHERE status = 'streaming'"); n != 0 {
 				t.Errorf("%d turns are still open", n)

@@ -106,8 +106,7 @@ func (p *player) misbehave(ctx context.Context, s step) error {
 	case "sleep":
 		return sleep(ctx, s.wait)
 	case "spin":
-		spin(ctx, s.wait)
-		return ctx.Err()
+		return spin(ctx, s.wait)
 	case "hang":
 		// In rounds, because a program all of whose goroutines wait for nothing
 		// is ended by the runtime.
@@ -143,14 +142,19 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// spin works for a while and says nothing: a processor's whole time, but for
-// a look at the clock.
-func spin(ctx context.Context, d time.Duration) {
-	for end := time.Now().Add(d); time.Now().Before(end) && ctx.Err() == nil; {
-		for i := range 1 << 16 {
-			_ = i
+// spin works for a while and says nothing. A fifth of a processor is work
+// enough to be seen, and leaves the rest to others.
+func spin(ctx context.Context, d time.Duration) error {
+	const round, work = 100 * time.Millisecond, 20 * time.Millisecond
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		for rest := time.Now().Add(work); time.Now().Before(rest); {
+			continue
+		}
+		if err := sleep(ctx, round-work); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 func (p *player) say(text string) error {
