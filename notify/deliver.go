@@ -28,7 +28,7 @@ const twice = "ambiguous: "
 func (d *Dispatcher) deliver(ctx context.Context, n pulse.Notice) (bool, error) {
 	sender, rev := d.senders[n.Address.Platform], n.Revision
 	if sender == nil {
-		return false, d.settle(ctx, d.later(n, d.cfg.Clock().Add(d.cfg.BackoffMax)), rev)
+		return false, d.settle(ctx, d.orphaned(n), rev)
 	}
 	if ready := sender.Ready(n.Address, isEdit(n)); ready.After(d.cfg.Clock()) {
 		if !isEdit(n) && n.Kind != pulse.NoticeProgress {

@@ -50,6 +50,7 @@ type Dispatcher struct {
 
 	mu     sync.Mutex
 	places map[pulse.Address]place // by chat, threads joined
+	swept  time.Time               // when messages without a sender were last looked at
 	flying sync.WaitGroup
 	free   chan struct{} // one token for each delivery that may be started
 	landed chan struct{} // a delivery ended
@@ -168,6 +169,9 @@ func (d *Dispatcher) RunOnce(ctx context.Context) (sent int, err error) {
 // launch claims as many messages as may be sent at once now and starts their
 // delivery. track, if set, is asked for each of them whom to tell the end.
 func (d *Dispatcher) launch(ctx context.Context, track func() func(bool, error)) (int, error) {
+	if err := d.sweep(ctx); err != nil {
+		return 0, fmt.Errorf("end notices without a sender: %w", err)
+	}
 	slots := d.take()
 	defer func() { d.giveBack(slots) }()
 	if slots == 0 || len(d.platforms) == 0 {
