@@ -17,8 +17,8 @@ func (s *Store) unanswered(err error) bool {
 	return err != nil && s.pg && pulse.CodeOf(err) == pulse.CodeUnavailable && !errors.As(err, &never)
 }
 
-// askFor is how long the answer to a lost answer is waited for.
-const askFor = 3 * time.Second
+// askFor is how long the answer to a lost answer is waited for: longer than a database takes to start again, shorter than a lease.
+const askFor = 20 * time.Second
 
 // ask looks what became of a write, by its token, as soon as the database answers again. It gives the write's own error, lost,
 // when there is nothing of it, or nothing to be learnt.
