@@ -76,7 +76,7 @@ type verdict struct {
 // run goes round the contenders. Each round begins with another one.
 func (c contest) run(ctx context.Context, b *bench) (outcome, error) {
 	out := outcome{ID: c.id, Title: c.title, At: time.Now().UTC(), Medians: map[string]map[string]float64{},
-		Samples: map[string][]sample{}, LeftOut: map[string]string{}, first: c.metric}
+		Samples: map[string][]sample{}, LeftOut: map[string]string{}, Metric: c.metric}
 	var in []contender
 	for _, k := range c.contenders {
 		if why := k.missing(); why != "" {

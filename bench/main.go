@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -82,8 +83,12 @@ func compare(ctx context.Context, args []string) error {
 	flags.StringVar(&b.dir, "dir", os.TempDir(), "folder for database files")
 	only := flags.String("only", "", "contests to run, with commas; all without it")
 	file := flags.String("json", "", "file for everything that was measured, added to what it holds")
+	rendered := flags.String("render", "", "measure nothing: print the outcomes in this file as Markdown")
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	if *rendered != "" {
+		return render(os.Stdout, *rendered)
 	}
 	var err error
 	if b.self, err = os.Executable(); err != nil {
@@ -118,13 +123,23 @@ func compare(ctx context.Context, args []string) error {
 	return nil
 }
 
+func outcomes(file string) (map[string]outcome, error) {
+	all := map[string]outcome{}
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return all, fmt.Errorf("read figures: %w", err)
+	}
+	if err := json.Unmarshal(raw, &all); err != nil {
+		return nil, fmt.Errorf("read figures in %s: %w", file, err)
+	}
+	return all, nil
+}
+
 // save puts the outcome in the place of an earlier one of the same contest.
 func save(file string, o outcome) error {
-	all := map[string]outcome{}
-	if raw, err := os.ReadFile(file); err == nil {
-		if err := json.Unmarshal(raw, &all); err != nil {
-			return fmt.Errorf("read %s: %w", file, err)
-		}
+	all, err := outcomes(file)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
 	}
 	all[o.ID] = o
 	raw, err := json.MarshalIndent(all, "", " ")

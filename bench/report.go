@@ -73,7 +73,7 @@ func short(v float64) string {
 func (o outcome) table(w io.Writer) {
 	fmt.Fprintf(w, "\n%s: %s (%d rounds, load %s to %s)\n", o.ID, o.Title, o.Rounds, short(slices.Min(o.Load)), short(slices.Max(o.Load)))
 	for _, name := range o.order {
-		fmt.Fprintf(w, "  %-30s %s\n", name, sample(o.Medians[name]).text(o.first))
+		fmt.Fprintf(w, "  %-30s %s\n", name, sample(o.Medians[name]).text(o.Metric))
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.LeftOut)) {
 		fmt.Fprintf(w, "  %-30s left out: %s\n", name, o.LeftOut[name])
@@ -88,6 +88,35 @@ func (o outcome) table(w io.Writer) {
 		}
 		fmt.Fprintf(w, "  = %-60s %s (%s %s) %s\n", r.What, short(r.Value), bound, short(r.Goal), holds)
 	}
+}
+
+// render gives the outcomes of a file as the tables of docs/benchmarks.md.
+func render(w io.Writer, file string) error {
+	all, err := outcomes(file)
+	if err != nil {
+		return err
+	}
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		o := all[id]
+		fmt.Fprintf(w, "### %s: %s\n\n%s, %d rounds, load %s to %s\n\n| contender | median of the rounds |\n|---|---|\n", o.ID, o.Title,
+			o.At.Format(time.DateTime), o.Rounds, short(slices.Min(o.Load)), short(slices.Max(o.Load)))
+		for _, name := range slices.Sorted(maps.Keys(o.Medians)) {
+			fmt.Fprintf(w, "| %s | %s |\n", name, sample(o.Medians[name]).text(o.Metric))
+		}
+		fmt.Fprint(w, "\n| ratio, or figure with a bound | measured | goal | |\n|---|---|---|---|\n")
+		for _, r := range o.Ratios {
+			bound, holds := "≤", "holds"
+			if r.Least {
+				bound = "≥"
+			}
+			if !r.Holds {
+				holds = "**falls short**"
+			}
+			fmt.Fprintf(w, "| %s | %s | %s %s | %s |\n", r.What, short(r.Value), bound, short(r.Goal), holds)
+		}
+		fmt.Fprintln(w)
+	}
+	return nil
 }
 
 func withDatabase(address, name string) string {
