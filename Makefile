@@ -46,6 +46,7 @@ bench: deps tools
 CHAOS ?= -chaos.kills=1000
 chaos: deps tools
 	$(TOOLS)/pg -- go test -v -count=1 -timeout=2h ./e2e/chaos -chaos.long -chaos.time=90m $(CHAOS)
+	go test -v -count=1 -timeout=1h ./e2e/matrix -matrix.healthy=500
 
 # The proof that a clone is enough: make run and make test in a plain Debian root. Root only; takes minutes.
 fresh:

@@ -127,6 +127,9 @@ func (e ending) facts(x exitState, name string) pulse.TaskResult {
 	case !x.byItself:
 		r.ExitCode = 0 // the code says how we ended a CLI that had done its work
 	}
+	if r.Error != "" && x.byItself && x.exit.Signal == "SIGKILL" && r.Hint == "" {
+		r.Hint = "if nobody ended it, the machine ran out of memory: the system's log tells; fewer daemon.slots need less of it"
+	}
 	if r.Error != "" && r.Hint == "" {
 		r.Hint = "`pulse doctor` checks the agent; `pulse logs` shows what it did"
 	}

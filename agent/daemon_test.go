@@ -112,6 +112,8 @@ func TestEndings(t *testing.T) {
 		{name: "exit code and reason", script: "echo out of cheese >&2; exit 3", errors: []string{"exit code 3", "out of cheese"}, code: 3},
 		{name: "result and exit code", script: "echo done yes; exit 4", errors: []string{"exit code 4"}, code: 4},
 		{name: "signal", script: "echo done yes; kill -9 $$", errors: []string{"SIGKILL"}, code: -1},
+		{name: "signal, and what it left lingers", script: `{ setsid sh -c 'trap "" TERM; echo up; exec >/dev/null 2>&1; sleep 600' & } | read -r up; echo done yes; kill -9 $$`,
+			errors: []string{"SIGKILL"}, code: -1},
 		{name: "no result", script: "echo hello; echo why >&2", errors: []string{"without a result", "why"}},
 		{name: "says it failed", script: "echo failed no credit; exit 1", errors: []string{"no credit"}, code: 1},
 		{name: "says it failed and not why", script: "echo 'failed '", errors: []string{"not why"}},

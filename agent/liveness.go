@@ -11,7 +11,7 @@ import (
 // they were looked at last. It is more than what a runtime with timers, or a
 // loop that waits by sleeping, does while nothing goes on.
 const (
-	busyShare = 100      // one part in so many of one processor
+	busyShare = 50       // one part in so many of one processor
 	busyBytes = 16 << 10 // read and written, a second
 )
 
