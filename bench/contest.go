@@ -54,6 +54,7 @@ type contest struct {
 type outcome struct {
 	ID      string                        `json:"id"`
 	Title   string                        `json:"title"`
+	Metric  string                        `json:"metric"`
 	At      time.Time                     `json:"at"`
 	Rounds  int                           `json:"rounds"`
 	Load    []float64                     `json:"load"` // of the machine, before each round
@@ -62,7 +63,6 @@ type outcome struct {
 	Ratios  []verdict                     `json:"ratios"`
 	LeftOut map[string]string             `json:"left_out,omitempty"`
 	order   []string
-	first   string
 }
 
 type verdict struct {
