@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,9 +10,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"pulseloop/api/client"
 	"pulseloop/api/wire"
+	"pulseloop/bot/telegram/telegramtest"
 	"pulseloop/db/dbtest"
 	"pulseloop/e2e/e2etest"
 	"pulseloop/pulse"
@@ -83,7 +86,7 @@ func offered(t *testing.T, p *e2etest.Pulse) []string {
 func TestEveryCommand(t *testing.T) {
 	t.Parallel()
 	repo := e2etest.Repo(t)
-	p := e2etest.Start(t, e2etest.Options{Projects: one(repo), Script: asks})
+	p := e2etest.Start(t, e2etest.Options{Projects: one(repo), Script: asks, Telegram: telegramtest.Start(t, telegramtest.Options{})})
 	s := &shell{t: t, p: p, used: map[string]bool{}}
 
 	// What runs for as long as one likes, and what sets up, have tests of their own; that they are there is seen here.
@@ -108,7 +111,7 @@ func TestEveryCommand(t *testing.T) {
 	if v := s.data("projects").([]any); len(v) != 2 {
 		t.Errorf("projects: %v", v)
 	}
-	s.says([]string{"pair"}, "Send this to the bot within 10m", "/pair ")
+	s.says([]string{"pair"}, "Send this to the bot within 10 minutes; ", "/pair ")
 	if v := s.data("pair", "--role", "owner"); in(v, "role") != "owner" || in(v, "code") == nil {
 		t.Errorf("pair: %v", v)
 	}
@@ -170,7 +173,13 @@ func sessionCommands(s *shell, repo *e2etest.Repository) {
 	if got := repo.File(branch, "two.txt"); got != "to the left" {
 		s.t.Errorf("the agent was told %q", got)
 	}
-	s.refused(4, []string{"answer", id, "again"}, "\n  → ")
+	story := s.run(0, "logs", id)
+	oneAfterTheOther(s.t, story, "? blocked", "→ pulse answer "+id+" \"your answer\"", "! decided by ", "› to the left", "✓ complete", "→ pulse say "+id)
+	if strings.Contains(story, "› find the way") {
+		s.t.Errorf("the goal is told twice:\n%s", story)
+	}
+	s.says([]string{"show", id}, "2 commits,", "1 file ", "→ pulse say "+id)
+	s.refused(4, []string{"answer", id, "again"}, "\n  → `pulse say SESSION ...`")
 	s.refused(4, []string{"pause", id}, "complete")
 	s.says([]string{"say", id, "and", "back"}, id+": running")
 	s.p.AwaitSession(id, pulse.SessionBlocked)
@@ -247,14 +256,22 @@ iterations: [[{write: {path: a.txt, content: a}}, {say: Done.}, {signal: COMPLET
 		{2, []string{"show"}, []string{"accepts 1 arg(s)"}},
 		{2, []string{"start"}, []string{"requires at least 1 arg"}},
 		{2, []string{"start", "--project"}, []string{"flag needs an argument"}},
-		{2, []string{"start", "--project", "my-app", "--max-iterations", "-1", "x"}, []string{"maxIterations cannot be -1", "→ use a whole number"}},
+		{2, []string{"start", "--project", "my-app", "--max-iterations", "-1", "x"}, []string{"--max-iterations cannot be -1", "→ use a whole number"}},
 		{2, []string{"start", "--project", "my-app", "--agent", "nobody", "x"}, []string{"nobody", "→ "}},
 		{2, []string{"start", "--project", "other", "--path", "/", "x"}, []string{"/"}},
 		{2, []string{"projects", "add", filepath.Join(p.Home, "nowhere")}, []string{"nowhere", "→ "}},
 		{2, []string{"pair", "--role", "king"}, []string{"king"}},
+		{2, []string{"pair"}, []string{"no bot to pair with", "→ configure one with `pulse init`"}},
+		{2, []string{"show", ""}, []string{"the session is missing", "→ ", "`pulse list`"}},
+		{2, []string{"logs", " "}, []string{"the session is missing"}},
+		{2, []string{"abort", ""}, []string{"the session is missing"}},
+		{2, []string{"pause", ".."}, []string{"the session is missing"}},
+		{2, []string{"answer", "", "yes"}, []string{"the session is missing"}},
+		{2, []string{"say", "", "yes"}, []string{"the session is missing"}},
+		{2, []string{"resume", ""}, []string{"the session is missing"}},
 		{2, []string{"list", "--config", "/nonexistent.yaml"}, []string{"/nonexistent.yaml"}},
 		{2, []string{"daemon"}, []string{"a daemon of its own needs PostgreSQL", "→ set database_url"}},
-		{3, []string{"show", "ffffffff"}, []string{"ffffffff"}},
+		{3, []string{"show", "ffffffff"}, []string{"ffffffff", "pulse list"}},
 		{3, []string{"logs", "-f", "ffffffff"}, []string{"ffffffff"}},
 		{3, []string{"abort", "ffffffff"}, []string{"ffffffff"}},
 		{4, []string{"projects", "add", other.Path, "my-app"}, []string{"my-app", repo.Path}},
@@ -270,7 +287,11 @@ func waiting(s *shell) {
 	s.t.Helper()
 	start := func(goal string) []string { return []string{"start", "--wait", "--project", "my-app", goal} }
 	s.says(start("do it"), "▶ do it", "● iteration 1 of 10", "COMPLETE Done.", "✓ complete")
-	oneAfterTheOther(s.t, s.run(1, start("break it")...), "▶ break it", "✗ failed: the model is gone")
+	broken := s.run(1, start("break it")...)
+	oneAfterTheOther(s.t, broken, "▶ break it", "✗ failed: the model is gone")
+	if n := strings.Count(broken, "the model is gone"); n != 1 {
+		s.t.Errorf("the reason is told %d times:\n%s", n, broken)
+	}
 	oneAfterTheOther(s.t, s.run(1, start("crash it")...), "✗ failed: ", "ended with exit code 3")
 	oneAfterTheOther(s.t, s.run(7, start("ask me")...), "● iteration 1", "? blocked: Which one?", "→ pulse answer ")
 	var last wire.Frame
@@ -406,6 +427,104 @@ func sessionsOf(t *testing.T, p *e2etest.Pulse) []wire.Session {
 		t.Fatal(err)
 	}
 	return list
+}
+
+func TestAPortThatIsTaken(t *testing.T) {
+	t.Parallel()
+	p := e2etest.New(t, e2etest.Options{})
+	l, err := net.Listen("tcp", p.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	out, errs, code := p.Run("up")
+	if code != 6 || !strings.Contains(errs, "cannot listen on "+p.Addr) || !strings.Contains(errs, "→ set http.listen (PULSE_HTTP_LISTEN), or end the program that has it") {
+		t.Errorf("exit code %d\n%s%s", code, out, errs)
+	}
+}
+
+func TestServeSpeaksOfNoAgent(t *testing.T) {
+	t.Parallel()
+	p := e2etest.Start(t, e2etest.Options{Command: []string{"serve"}})
+	if out := p.Output(); strings.Contains(out, "Agent") {
+		t.Errorf("serve runs no agent:\n%s", out)
+	}
+}
+
+func TestUpTellsOfACommandThatCannotRun(t *testing.T) {
+	t.Parallel()
+	env := append([]string{"PULSE_COMMAND=/nonexistent --now"}, programs(t, true, nil))
+	p := e2etest.Start(t, e2etest.Options{Agent: "-", Env: env, Projects: one(e2etest.Repo(t))})
+	oneAfterTheOther(t, p.Output(), "Agent: command cannot run yet: ", "/nonexistent", "→ set ", "PULSE_COMMAND")
+	s, err := p.Client().Start(e2etest.Context(t), wire.Start{ProjectName: "my-app", Goal: "x", Agent: "claude"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.AwaitSession(string(s.ID), pulse.SessionFailed)
+	out, _, _ := p.Run("logs", string(s.ID))
+	oneAfterTheOther(t, out, "find claude: executable file not found", "→ npm install -g @anthropic-ai/claude-code")
+}
+
+func TestADataDirectoryIsClosedToOthers(t *testing.T) {
+	t.Parallel()
+	p := e2etest.New(t, e2etest.Options{})
+	if err := os.MkdirAll(p.DataDir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p.Up()
+	if info, err := os.Stat(p.DataDir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("%v %v", info.Mode(), err)
+	}
+}
+
+// What the command line starts is told in the terminal of `pulse up`, and so is what its end leaves to the next start.
+func TestTheTerminalTellsWhatGoesOn(t *testing.T) {
+	t.Parallel()
+	p := e2etest.New(t, e2etest.Options{Projects: one(e2etest.Repo(t)), Config: "daemon: {shutdown_grace: 2s}\n", Script: `
+sessions:
+  ask: {iterations: [[{say: "Which one?"}, {signal: BLOCKED}]]}
+  hold: {iterations: [[{run: '` + e2etest.Hold("work") + `'}, {signal: COMPLETE}]]}
+`})
+	s := &shell{t: t, p: p, used: map[string]bool{}}
+	term := p.Terminal("up")
+	term.Shows("Listening on")
+	s.run(0, "start", "--project", "my-app", "ask me")
+	term.Shows("⏸️ [my-app] Blocked: Which one?")
+	s.run(0, "start", "--project", "my-app", "hold on")
+	p.AwaitHeld("work")
+	term.EndOfInput()
+	term.Shows("Waiting up to 2 s for the agent at work; press Ctrl-C again to stop now.")
+	if code := term.Wait(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	oneAfterTheOther(t, term.Screen(), "Waiting up to 2 s", "Waiting for you: ", " Which one?", "Goes on at the next start: ", " hold on, iteration 1/10")
+	again := p.Terminal("up")
+	again.Shows("Going on: ")
+	p.Open("work")
+	again.Shows("✅ [my-app] Session complete")
+	again.EndOfInput()
+	if code := again.Wait(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	oneAfterTheOther(t, again.Screen(), "Listening on", "Waiting for you: ", " Which one?", "Going on: ", " hold on, iteration 1/10")
+}
+
+func TestCtrlCEndsTheWaitForAnAgent(t *testing.T) {
+	t.Parallel()
+	p := e2etest.New(t, e2etest.Options{Projects: one(e2etest.Repo(t)), Config: "daemon: {shutdown_grace: 5m}\n", Script: `
+iterations: [[{ignore_sigterm: true}, {run: 'trap : TERM INT; ` + e2etest.Hold("work") + `'}, {hang: true}]]
+`})
+	term := p.Terminal("up")
+	term.Shows("Listening on")
+	if _, err := p.Client().Start(e2etest.Context(t), wire.Start{ProjectName: "my-app", Goal: "never end"}); err != nil {
+		t.Fatal(err)
+	}
+	p.AwaitHeld("work")
+	term.EndOfInput() // Ctrl-D, so that the Ctrl-C is the first signal
+	term.Shows("Waiting up to 5 minutes for the agent at work")
+	term.Type("\x03")
+	ends(t, term, -1, 5*time.Second)
+	e2etest.Await(t, "the end of the agent", func() bool { return len(p.Processes()) == 0 })
 }
 
 func TestTheListOfCommandsIsThatOfTheDocumentation(t *testing.T) {

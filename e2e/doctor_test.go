@@ -132,6 +132,8 @@ var brokenSetups = []broken{
 		}},
 	{name: "no agent", check: "agents", state: "fail", detail: "claude was not found on PATH", fix: "npm install -g @anthropic-ai/claude-code",
 		options: func(t *testing.T, o *e2etest.Options) { o.Agent = "-"; path(true, nil)(t, o) }},
+	{name: "a command that is not there", check: "agents", state: "warn", detail: "/nonexistent", fix: "PULSE_COMMAND",
+		options: with("PULSE_COMMAND=/nonexistent --flag")},
 	{name: "an agent nobody is logged in to", check: "agents", state: "warn", detail: "claude is not logged in", fix: "run `claude` once and log in",
 		options: func(t *testing.T, o *e2etest.Options) {
 			path(true, map[string]string{"claude": `[ "$1" = --version ] && echo "2.1.328 (Claude Code)"`})(t, o)

@@ -1,10 +1,12 @@
 package e2e
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"pulseloop/api/wire"
 	"pulseloop/bot/telegram/telegramtest"
@@ -56,9 +58,8 @@ func initialise(t *testing.T, p *e2etest.Pulse, in e2etest.Invocation, parts ...
 func TestInitWritesWhatUpStartsWith(t *testing.T) {
 	t.Parallel()
 	for name, in := range map[string]e2etest.Invocation{
-		"answers":           {Stdin: "\n\n"},
-		"the input is over": {},
-		"--yes":             {Args: []string{"--yes"}},
+		"answers": {Stdin: "\n\n"},
+		"--yes":   {Args: []string{"--yes"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -92,6 +93,87 @@ func TestInitWritesWhatUpStartsWith(t *testing.T) {
 				t.Errorf("pulse.yaml:\n%s", got)
 			}
 		})
+	}
+}
+
+// nothing wants that init has left nothing behind.
+func nothing(t *testing.T, p *e2etest.Pulse, what string) {
+	t.Helper()
+	if files, _ := filepath.Glob(filepath.Join(filepath.Dir(configFile(p)), "*")); len(files) > 0 {
+		t.Errorf("%s left %q", what, files)
+	}
+}
+
+func TestInitIsLeftWithCtrlC(t *testing.T) {
+	t.Parallel()
+	for _, answers := range []string{"", "\n"} {
+		p := fresh(t)
+		term := p.Terminal("init")
+		term.Shows("Telegram bot token")
+		term.Type(answers)
+		if answers != "" {
+			term.Shows("Repository to work on")
+		}
+		term.Type("\x03")
+		ends(t, term, 130, 5*time.Second)
+		nothing(t, p, "Ctrl-C")
+	}
+}
+
+func TestInitWithNobodyToAnswerWritesNothing(t *testing.T) {
+	t.Parallel()
+	p, repo := fresh(t), e2etest.Repo(t)
+	for _, answers := range []string{"", "\n"} {
+		out, errs, code := p.Invoke(e2etest.Invocation{Args: []string{"init"}, Stdin: answers, Dir: repo.Path})
+		if code != 2 || !strings.Contains(errs, "nobody answers") || !strings.Contains(errs, "--yes") {
+			t.Errorf("exit code %d\n%s%s", code, out, errs)
+		}
+		nothing(t, p, "an input that is over")
+	}
+	// A wrong answer does not take the default away.
+	initialise(t, p, e2etest.Invocation{Stdin: "\n/nowhere/at/all\n\n", Dir: repo.Path}, "["+repo.Path+"]", "there is no repository at /nowhere/at/all",
+		"["+repo.Path+"]", "Project: my-app, at "+repo.Path)
+}
+
+func TestInitWritesTheFileThatIsRead(t *testing.T) {
+	t.Parallel()
+	repo := e2etest.Repo(t)
+	yes := func(p *e2etest.Pulse, env []string, args ...string) (out, errs string, code int) {
+		return p.Invoke(e2etest.Invocation{Args: append([]string{"init", "--yes"}, args...), Dir: repo.Path, Env: env})
+	}
+	p := fresh(t)
+	named := filepath.Join(p.Home, "elsewhere", "mine.yaml")
+	env := []string{"PULSE_CONFIG=" + named}
+	if out, errs, code := yes(p, env); code != 0 || !strings.Contains(out, "Wrote "+named) || !strings.Contains(out, "    pulse up\n") {
+		t.Errorf("$PULSE_CONFIG: exit code %d\n%s%s", code, out, errs)
+	}
+	nothing(t, p, "$PULSE_CONFIG")
+
+	// The old file could be read by others, and somebody still has it open.
+	if err := os.Chmod(named, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	old, err := os.Open(named)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Close()
+	if out, errs, code := yes(p, env, "--force", "--agent", "scripted"); code != 0 {
+		t.Errorf("--force: exit code %d\n%s%s", code, out, errs)
+	}
+	before, err := io.ReadAll(old)
+	if info, _ := os.Stat(named); err != nil || strings.Contains(string(before), "scripted") || info.Mode().Perm() != 0o600 {
+		t.Errorf("the old file was written to (%v): %s", err, before)
+	}
+
+	other := filepath.Join(p.Home, "other.yaml")
+	if out, errs, code := yes(p, env, "--file", other); code != 0 || !strings.Contains(out, "pulse up --config "+other) {
+		t.Errorf("--file: exit code %d\n%s%s", code, out, errs)
+	}
+	repo.Write("pulse.yaml", "agent: scripted\n")
+	here := filepath.Join(repo.Path, "pulse.yaml")
+	if out, errs, code := yes(p, nil); code != 4 || !strings.Contains(errs, here+" is there already") {
+		t.Errorf("./pulse.yaml: exit code %d\n%s%s", code, out, errs)
 	}
 }
 

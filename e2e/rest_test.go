@@ -13,6 +13,7 @@ import (
 	"github.com/coder/websocket"
 
 	"pulseloop/api/wire"
+	"pulseloop/bot/telegram/telegramtest"
 	"pulseloop/e2e/e2etest"
 	"pulseloop/pulse"
 )
@@ -303,7 +304,7 @@ func (w *apiWorld) watches() []apiCase {
 func TestEveryPathOfTheAPI(t *testing.T) {
 	t.Parallel()
 	w := &apiWorld{repo: e2etest.Repo(t), second: e2etest.RepoAt(t, t.TempDir()+"/my-site")}
-	p := e2etest.Start(t, e2etest.Options{Projects: one(w.repo), Script: asks})
+	p := e2etest.Start(t, e2etest.Options{Projects: one(w.repo), Script: asks, Telegram: telegramtest.Start(t, telegramtest.Options{})})
 	paths := described(t, p)
 	called := map[string]bool{}
 	for _, c := range slices.Concat(w.setUp(), w.reads(), w.decides(), w.watches()) {

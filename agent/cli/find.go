@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"pulseloop/internal/proc"
+	"pulseloop/pulse"
 )
 
 // The names every agent process gets from the daemon.
@@ -68,9 +69,20 @@ func Find(configured, name string) (string, error) {
 	}
 	path, err := exec.LookPath(configured)
 	if err != nil {
-		return "", fmt.Errorf("find %s: %w", configured, errors.Unwrap(err))
+		return "", &pulse.Error{Code: pulse.CodeInvalid, Message: fmt.Sprintf("find %s: %v", configured, errors.Unwrap(err)), Hint: remedy(name)}
 	}
 	return filepath.Abs(path)
+}
+
+// remedy is what to do about a CLI that is not there; it is the fix of its probe.
+func remedy(name string) string {
+	switch name {
+	case "claude":
+		return "npm install -g @anthropic-ai/claude-code"
+	case "codex":
+		return "npm install -g @openai/codex"
+	}
+	return "set agents.command.command (PULSE_COMMAND) to a program that can be run"
 }
 
 var versionNumber = regexp.MustCompile(`\d+\.\d+(\.\d+)?[0-9A-Za-z.+-]*`)

@@ -46,6 +46,14 @@ func probeAll(ctx context.Context, all map[string]cli.Backend) []cli.Probe {
 	return out
 }
 
+// fallbackAgent is who works when none is ready: the one whose trouble is told.
+func fallbackAgent(c configs.Config) string {
+	if hasCommand(c) {
+		return "command"
+	}
+	return preference[0]
+}
+
 // defaultAgent is the configured one, else the first that is ready, else
 // fallback; "" as fallback means none.
 func defaultAgent(ctx context.Context, c configs.Config, all map[string]cli.Backend, fallback string) (string, cli.Probe) {
@@ -64,3 +72,6 @@ func defaultAgent(ctx context.Context, c configs.Config, all map[string]cli.Back
 	}
 	return fallback, all[fallback].Probe(ctx)
 }
+
+// hasCommand reports whether a program of the person's own was named as the agent.
+func hasCommand(c configs.Config) bool { return len(c.Agents["command"].Command) > 0 }

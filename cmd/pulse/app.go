@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -66,7 +68,7 @@ func assemble(ctx context.Context, o *options, cfg configs.Config, agentName str
 			begun.Close()
 		}
 	}()
-	if a.token, err = ensureDataDir(cfg); err != nil {
+	if a.token, err = ensureDataDir(cfg, o.caution); err != nil {
 		return nil, err
 	}
 	a.redactor = secret.New(secretsOf(cfg, a.token)...)
@@ -157,30 +159,43 @@ func (a *app) purging(ctx context.Context) error {
 	}
 }
 
-// syncProjects registers the repositories of the configuration. They were
-// named by whoever runs the program, so they may lie anywhere.
+// syncProjects brings the projects of the configuration into the database.
+// They were named by whoever runs the program, so they may lie anywhere, and
+// a new path is one that moved. A broken one is left out, and said.
 func (a *app) syncProjects(ctx context.Context) error {
-	inspect := func(ctx context.Context, path string) (string, string, error) {
-		return worktree.CheckRepo(ctx, "", path)
-	}
-	anywhere := loop.NewRegistrar(a.store, inspect, []string{"/"}, nil)
 	for _, name := range slices.Sorted(maps.Keys(a.cfg.Projects)) {
-		c := a.cfg.Projects[name]
-		p, err := anywhere.Register(ctx, name, c.Path)
-		if err != nil {
+		err := a.syncProject(ctx, name, a.cfg.Projects[name])
+		var e *pulse.Error
+		switch {
+		case err == nil:
+		case errors.As(err, &e):
+			a.o.printf("Project %s is left out: %s\n  → %s (projects.%s.path)\n", name, e.Message, e.Hint, name)
+			a.log.Warn("project left out", "project", name, "err", err)
+		default:
 			return fmt.Errorf("project %s of the configuration: %w", name, err)
 		}
-		branch := c.BaseBranch
-		if branch == "" {
-			branch = p.BaseBranch
-		}
-		if p.Agent == c.Agent && p.BaseBranch == branch {
-			continue
-		}
-		p.Agent, p.BaseBranch = c.Agent, branch
-		if err := a.store.Apply(ctx, pulse.Guard{}, pulse.Change{Project: &p}); err != nil {
-			return fmt.Errorf("project %s of the configuration: %w", name, err)
-		}
+	}
+	return nil
+}
+
+func (a *app) syncProject(ctx context.Context, name string, c configs.Project) error {
+	root, head, err := worktree.CheckRepo(ctx, "", c.Path)
+	if err != nil {
+		return err
+	}
+	known, err := a.store.ProjectByName(ctx, name)
+	want := pulse.Project{ID: known.ID, Name: name, Path: root, BaseBranch: cmp.Or(c.BaseBranch, head), Agent: c.Agent, CreatedAt: known.CreatedAt}
+	switch {
+	case pulse.CodeOf(err) == pulse.CodeNotFound:
+		now := time.Now().UTC()
+		want.ID, want.CreatedAt = pulse.ProjectID(pulse.NewUUID(now)), now
+	case err != nil:
+		return fmt.Errorf("read the project: %w", err)
+	case known == want:
+		return nil
+	}
+	if err := a.store.Apply(ctx, pulse.Guard{}, pulse.Change{Project: &want}); err != nil {
+		return fmt.Errorf("store the project: %w", err)
 	}
 	return nil
 }
@@ -265,7 +280,7 @@ func (a *app) wireFront(ctx context.Context, p parts) error {
 	a.runs["dispatcher"] = notify.NewDispatcher(a.store, notify.Config{Senders: a.senders, Waker: a.store, Redact: a.redactor.String,
 		SendTimeout: a.cfg.Daemon.Lease * 2 / 3, Lease: a.cfg.Daemon.Lease, Log: a.log}).Run
 	a.runs["progress"] = notify.NewProgress(a.store, notify.ProgressConfig{Waker: a.store, Log: a.log, Interval: a.progressInterval()}).Run
-	server, err := api.New(api.Config{Doer: a.actions, Reader: a.store, Feed: a.store, Registrar: a.projects, Pairer: pairer{a.store},
+	server, err := api.New(api.Config{Doer: a.doer(), Reader: a.store, Feed: a.store, Registrar: a.projects, Pairer: a.pairer(),
 		Token: a.token, TokenFile: tokenFile(a.cfg), Listen: a.cfg.HTTP.Listen, Listening: p.onReady, AllowedHosts: a.cfg.HTTP.AllowedHosts,
 		Ready: a.store.Ping, Counts: a.counts, Redact: a.redactor.String, Hooks: hooks, Version: version, Log: a.log})
 	if err != nil {
@@ -303,6 +318,14 @@ func (a *app) counts(ctx context.Context) ([]api.Count, error) {
 	return out, err
 }
 
+// pairer is nil where nobody could send a code to anything.
+func (a *app) pairer() api.Pairer {
+	if a.cfg.Telegram.Token == "" {
+		return nil
+	}
+	return pairer{a.store}
+}
+
 // pairer makes one-time codes.
 type pairer struct{ store *db.Store }
 
@@ -323,7 +346,7 @@ func (a *app) Run(ctx context.Context) error {
 				if errors.Is(err, errEnd) {
 					return err
 				}
-				return fmt.Errorf("%s: %w", name, err)
+				return fmt.Errorf("%s: %w", name, a.taken(err))
 			}
 			return nil
 		})
@@ -332,6 +355,15 @@ func (a *app) Run(ctx context.Context) error {
 		return err
 	}
 	return nil
+}
+
+// taken says what to do where another program has the port.
+func (a *app) taken(err error) error {
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return err
+	}
+	return &pulse.Error{Code: pulse.CodeUnavailable, Message: "cannot listen on " + a.cfg.HTTP.Listen + ": another program has the port",
+		Hint: "set http.listen (PULSE_HTTP_LISTEN), or end the program that has it", Err: err}
 }
 
 // errEnd is how a part says that the program has done its work.
@@ -349,7 +381,7 @@ func (a *app) Close() error {
 
 // secretsOf lists the values that must never leave the process.
 func secretsOf(c configs.Config, token string) []string {
-	out := []string{token, c.HTTP.Token.Reveal(), c.Telegram.Token.Reveal(), c.Telegram.WebhookSecret.Reveal(), passwordOf(c.DatabaseURL.Reveal())}
+	out := []string{token, c.HTTP.Token.Reveal(), c.Telegram.Token.Reveal(), c.Telegram.WebhookSecret.Reveal(), configs.PasswordOf(c.DatabaseURL.Reveal())}
 	for _, name := range []string{"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "OPENAI_API_KEY", "CODEX_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "XAI_API_KEY", "CURSOR_API_KEY"} {
 		out = append(out, os.Getenv(name))
 	}

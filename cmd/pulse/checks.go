@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"pulseloop/bot/telegram"
 	"pulseloop/configs"
 	"pulseloop/db"
+	"pulseloop/internal/proc"
 	"pulseloop/pulse"
 )
 
@@ -92,11 +94,22 @@ func checkToken(_ context.Context, cfg configs.Config) []finding {
 	return []finding{ok(tokenFile(cfg))}
 }
 
-func checkGit(_ context.Context, cfg configs.Config) []finding {
-	if _, err := worktree.New(worktree.Config{Dir: cfg.DataDir}); err != nil {
+// checkGit looks at git in a directory of its own: a data directory that
+// cannot be used is not git's fault.
+func checkGit(ctx context.Context, _ configs.Config) []finding {
+	dir, err := os.MkdirTemp("", "pulse-doctor-")
+	if err != nil {
+		return []finding{warn("cannot be tried: "+err.Error(), "set TMPDIR to a directory you may write to")}
+	}
+	defer os.RemoveAll(dir)
+	if _, err := worktree.New(worktree.Config{Dir: dir}); err != nil {
 		return []finding{broken(err, "install git 2.39.4 or newer")}
 	}
-	return []finding{ok("found")}
+	out, exit, err := proc.Output(ctx, proc.Spec{Path: "git", Args: []string{"version"}, Dir: dir, Env: proc.BaseEnv()})
+	if err != nil || exit.Code != 0 {
+		return []finding{ok("found")}
+	}
+	return []finding{ok(strings.TrimPrefix(strings.TrimSpace(string(out)), "git version "))}
 }
 
 func checkDatabase(ctx context.Context, cfg configs.Config) []finding {
@@ -154,13 +167,13 @@ func checkAgents(ctx context.Context, cfg configs.Config) []finding {
 			out = append(out, ok(fmt.Sprintf("%s %s", p.Name, p.Version)))
 		case p.Name == cfg.Agent:
 			out = append(out, fail(p.Name+", the default: "+p.Problem, p.Fix))
-		case p.Name != "scripted" && p.Installed:
+		case p.Name != "scripted" && p.Installed, p.Name == "command" && hasCommand(cfg):
 			out = append(out, warn(p.Name+": "+p.Problem, p.Fix))
 		}
 	}
 	if usable == 0 {
 		p := all[preference[0]].Probe(ctx)
-		out = append(out, fail("no agent is ready to work; "+p.Name+": "+p.Problem, p.Fix))
+		out = append(out, fail("no agent is ready to work; "+p.Name+": "+p.Problem, p.Fix+", or set PULSE_COMMAND to any program that reads a prompt"))
 	}
 	return out
 }

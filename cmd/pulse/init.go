@@ -37,31 +37,32 @@ func newInit(o *options) *cobra.Command {
 	f.StringVar(&s.api, "telegram-api-url", "", "another Bot API server")
 	f.StringVar(&s.repo, "repo", "", "repository (default: the one in the current directory)")
 	f.StringVar(&s.agent, "agent", "", "agent CLI (default: the first that is ready)")
-	f.StringVar(&s.file, "file", "", "file to write (default: ~/.config/pulse/pulse.yaml)")
+	f.StringVar(&s.file, "file", "", "file to write (default: the one that every command reads: --config, $PULSE_CONFIG, ./pulse.yaml if there, ~/.config/pulse/pulse.yaml)")
 	f.BoolVar(&s.yes, "yes", false, "ask nothing: take the defaults")
 	f.BoolVar(&s.force, "force", false, "replace a file that is there")
 	return cmd
 }
 
 func (o *options) initialise(ctx context.Context, s setup) error {
+	read, err := o.configFile()
+	if err != nil {
+		return err
+	}
 	if s.file == "" {
-		home, _ := o.env("HOME")
-		if s.file = o.config; s.file == "" {
-			s.file = configs.Home(o.env, home)
-		}
+		s.file = read
+	}
+	if s.file, err = filepath.Abs(s.file); err != nil {
+		return fmt.Errorf("find the configuration: %w", err)
 	}
 	if _, err := os.Stat(s.file); err == nil && !s.force {
 		return pulse.Conflict(s.file+" is there already", "edit it, or run `pulse init --force` to replace it")
 	}
-	ask := &asker{o: o, lines: bufio.NewScanner(o.in), yes: s.yes}
-	if err := o.askToken(ctx, ask, &s); err != nil {
-		return err
+	name, err := o.settle(ctx, &s)
+	if ctx.Err() != nil {
+		o.printf("\n")
+		return exitError(exitInterrupted)
 	}
-	name, err := o.askRepo(ctx, ask, &s)
 	if err != nil {
-		return err
-	}
-	if err := o.chooseAgent(ctx, &s); err != nil {
 		return err
 	}
 	if err := writeSetup(s, name); err != nil {
@@ -70,8 +71,40 @@ func (o *options) initialise(ctx context.Context, s setup) error {
 	if _, err := configs.Load(s.file, o.env); err != nil {
 		return fmt.Errorf("check what was written: %w", err)
 	}
-	o.printf("Wrote %s\n\nNow run:\n\n    pulse up\n", s.file)
+	up := "pulse up"
+	if s.file != read || o.config != "" {
+		up += " --config " + s.file // nothing else would find it
+	}
+	o.printf("Wrote %s\n\nNow run:\n\n    %s\n", s.file, up)
 	return nil
+}
+
+// configFile is the file that every other command reads, or would read if it
+// were there: writing another one would change nothing.
+func (o *options) configFile() (string, error) {
+	if o.config != "" {
+		return filepath.Abs(o.config)
+	}
+	if f, ok := o.env("PULSE_CONFIG"); ok && f != "" {
+		return filepath.Abs(f)
+	}
+	if _, err := os.Stat("pulse.yaml"); err == nil {
+		return filepath.Abs("pulse.yaml")
+	}
+	home, _ := o.env("HOME")
+	return filepath.Abs(configs.Home(o.env, home))
+}
+
+// settle asks for everything, and gives the project's name. Nothing is written yet.
+func (o *options) settle(ctx context.Context, s *setup) (name string, err error) {
+	ask := &asker{o: o, lines: bufio.NewScanner(o.in), yes: s.yes}
+	if err := o.askToken(ctx, ask, s); err != nil {
+		return "", err
+	}
+	if name, err = o.askRepo(ctx, ask, s); err != nil {
+		return "", err
+	}
+	return name, o.chooseAgent(ctx, s)
 }
 
 // asker asks one question after the other.
@@ -81,23 +114,33 @@ type asker struct {
 	yes   bool
 }
 
-func (a *asker) ask(question, otherwise string) string {
+// ask waits for an answer or the end of ctx. A read cannot be taken back: its
+// goroutine then ends with the program. An input that is over answers
+// nothing, not even with the defaults, unless somebody has said so.
+func (a *asker) ask(ctx context.Context, question, otherwise string) (string, error) {
 	if a.yes {
-		return otherwise
+		return otherwise, nil
 	}
 	if otherwise != "" {
 		question += " [" + otherwise + "]"
 	}
 	a.o.printf("%s: ", question)
-	if !a.lines.Scan() {
-		a.o.printf("\n")
-		a.yes = true // the input is over: defaults from here on
-		return otherwise
+	answered := make(chan bool, 1)
+	go func() { answered <- a.lines.Scan() }()
+	select {
+	case <-ctx.Done():
+		return "", ctx.Err()
+	case answer := <-answered:
+		if !answer {
+			a.o.printf("\n")
+			return "", pulse.Invalid("nobody answers: the input is over, and nothing was written",
+				"run `pulse init` in a terminal, or use --yes to take the defaults")
+		}
 	}
 	if t := strings.TrimSpace(a.lines.Text()); t != "" {
-		return t
+		return t, nil
 	}
-	return otherwise
+	return otherwise, nil
 }
 
 // askToken gets a bot token that works, or none.
@@ -111,7 +154,10 @@ func (o *options) askToken(ctx context.Context, a *asker, s *setup) error {
 	given := s.token != ""
 	for {
 		if !given {
-			s.token = a.ask("Telegram bot token (make a bot with @BotFather; empty for none)", "")
+			var err error
+			if s.token, err = a.ask(ctx, "Telegram bot token (make a bot with @BotFather; empty for none)", ""); err != nil {
+				return err
+			}
 		}
 		if s.token == "" || s.token == "none" {
 			s.token = ""
@@ -143,16 +189,24 @@ func botName(ctx context.Context, token, api string) (string, error) {
 
 // askRepo finds the repository that goals are for.
 func (o *options) askRepo(ctx context.Context, a *asker, s *setup) (name string, err error) {
-	given := s.repo != ""
+	given, question, found := s.repo != "", "Repository to work on (empty for none yet)", ""
 	if !given {
 		here, err := os.Getwd()
 		if err == nil {
-			s.repo, _, _ = worktree.CheckRepo(ctx, "", here) // none here: the question has no default
+			found, _, _ = worktree.CheckRepo(ctx, "", here) // none here: the question has no default
+		}
+		if found != "" {
+			question = "Repository to work on (\"none\" for none yet)"
 		}
 	}
 	for {
 		if !given {
-			s.repo = a.ask("Repository to work on (empty for none yet)", s.repo)
+			if s.repo, err = a.ask(ctx, question, found); err != nil {
+				return "", err
+			}
+			if s.repo == "none" {
+				s.repo = ""
+			}
 		}
 		if s.repo == "" {
 			o.printf("No repository yet: add one with `pulse projects add PATH`.\n")
@@ -175,7 +229,6 @@ func (o *options) askRepo(ctx context.Context, a *asker, s *setup) (name string,
 			return "", err
 		}
 		report(o.out, err)
-		s.repo = ""
 	}
 }
 
@@ -193,10 +246,14 @@ func (o *options) chooseAgent(ctx context.Context, s *setup) error {
 			o.printf("Agent: %s %s\n", p.Name, p.Version)
 			return nil
 		}
-		for _, n := range preference[:2] {
+		for _, n := range preference {
+			if n == "command" && !hasCommand(cfg) {
+				continue
+			}
 			p := all[n].Probe(ctx)
 			o.printf("Agent %s is not ready: %s\n  → %s\n", n, p.Problem, p.Fix)
 		}
+		o.printf("Any other program that reads a prompt can be the agent too.\n  → set PULSE_COMMAND to it\n")
 		return nil
 	}
 	b, ok := all[s.agent]
@@ -232,12 +289,30 @@ func writeSetup(s setup, name string) error {
 	if len(doc) == 0 {
 		text = nil
 	}
-	if err := os.MkdirAll(filepath.Dir(s.file), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	head := "# Written by `pulse init`. Every key is shown in configs/pulse.example.yaml of the source.\n"
+	return replaceFile(s.file, append([]byte(head), text...))
+}
+
+// replaceFile puts a file in place of another at once. It may hold a token,
+// so that it is never readable by others, whatever the old one was.
+func replaceFile(file string, content []byte) error {
+	if target, err := filepath.EvalSymlinks(file); err == nil {
+		file = target
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("make the directory of the configuration: %w", err)
 	}
-	head := "# Written by `pulse init`. Every key is shown in configs/pulse.example.yaml of the source.\n"
-	if err := os.WriteFile(s.file, append([]byte(head), text...), 0o600); err != nil {
+	f, err := os.CreateTemp(filepath.Dir(file), ".pulse-*.yaml") // with mode 0600
+	if err != nil {
 		return fmt.Errorf("write the configuration: %w", err)
 	}
-	return os.Chmod(s.file, 0o600)
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), file)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+		return fmt.Errorf("write the configuration: %w", err)
+	}
+	return nil
 }

@@ -15,7 +15,7 @@ import (
 func newLogs(o *options) *cobra.Command {
 	var follow bool
 	cmd := &cobra.Command{
-		Use: "logs SESSION", Short: "Show what happened in a session", Args: cobra.ExactArgs(1),
+		Use: "logs SESSION", Short: "Show what happened in a session", Args: ofSession(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, _, err := o.connect()
 			if err != nil {
@@ -28,7 +28,7 @@ func newLogs(o *options) *cobra.Command {
 			if follow {
 				return o.follow(cmd.Context(), c, d.Session, false)
 			}
-			return o.pastEvents(cmd.Context(), c, d.Session.ID)
+			return o.pastEvents(cmd.Context(), c, d.Session)
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the session ends or waits for a person")
@@ -36,14 +36,16 @@ func newLogs(o *options) *cobra.Command {
 }
 
 // pastEvents prints every event so far.
-func (o *options) pastEvents(ctx context.Context, c *client.Client, id pulse.SessionID) error {
+func (o *options) pastEvents(ctx context.Context, c *client.Client, s wire.Session) error {
+	story := o.tell(c, s)
+	defer story.end()
 	for after := int64(0); ; {
-		page, err := c.Events(ctx, string(id), after)
+		page, err := c.Events(ctx, string(s.ID), after)
 		if err != nil {
 			return err
 		}
 		for _, f := range page.Events {
-			o.printFrame(f)
+			story.frame(ctx, f)
 		}
 		if !page.More {
 			return nil
@@ -56,8 +58,10 @@ func (o *options) pastEvents(ctx context.Context, c *client.Client, id pulse.Ses
 // belongs to it is told. With exit set the way it rests decides the exit code.
 func (o *options) follow(ctx context.Context, c *client.Client, s wire.Session, exit bool) error {
 	rest, last := pulse.SessionStatus(""), int64(0)
+	story := o.tell(c, s)
+	defer story.end()
 	err := c.Follow(ctx, client.Follow{Sessions: map[pulse.SessionID]int64{s.ID: 0}}, func(f wire.Frame) error {
-		o.printFrame(f)
+		story.frame(ctx, f)
 		if f.Type == string(pulse.EventSessionChanged) && resting(pulse.SessionStatus(field(f, "status"))) {
 			// An old change is not the end: what counts is how things are now.
 			d, err := c.Get(ctx, string(s.ID))
@@ -101,49 +105,4 @@ func field(f wire.Frame, name string) string {
 		return fmt.Sprint(v)
 	}
 	return ""
-}
-
-// printFrame prints one event as a line, or as JSON.
-func (o *options) printFrame(f wire.Frame) {
-	if o.json {
-		b, err := json.Marshal(f)
-		if err == nil {
-			o.printf("%s\n", b)
-		}
-		return
-	}
-	text := ""
-	switch pulse.EventType(f.Type) {
-	case pulse.EventSessionStarted:
-		text = "▶ " + clip(field(f, "goal"), 120)
-	case pulse.EventIterationStarted:
-		text = fmt.Sprintf("● iteration %s of %s", field(f, "iteration"), field(f, "max"))
-	case pulse.EventToolStarted:
-		text = fmt.Sprintf("  · %s  %s", field(f, "name"), clip(field(f, "summary"), 100))
-	case pulse.EventToolCompleted:
-		if field(f, "status") != string(pulse.ToolFailed) {
-			return
-		}
-		text = "  ✗ " + field(f, "name") + " failed"
-	case pulse.EventTurnNote:
-		text = "  ~ " + clip(field(f, "text"), 160)
-	case pulse.EventIterationEnded:
-		text = fmt.Sprintf("  %s %s", field(f, "signal"), clip(field(f, "summary")+field(f, "error"), 160))
-	case pulse.EventGateOpened:
-		// The question itself is the reason for which the session waits.
-		text = "  → pulse answer " + pulse.Short(f.SessionID) + " \"your answer\""
-	case pulse.EventGateResolved:
-		text = "! decided by " + field(f, "by")
-	case pulse.EventSessionChanged:
-		st := pulse.SessionStatus(field(f, "status"))
-		text = icon(st) + " " + string(st)
-		if r := field(f, "reason"); r != "" {
-			text += ": " + clip(r, 160)
-		}
-	case pulse.EventSessionError:
-		text = "✗ " + field(f, "error")
-	default:
-		return
-	}
-	o.printf("%s  %s\n", f.At.Local().Format("15:04:05"), text)
 }

@@ -26,5 +26,7 @@ func main() {
 		<-ctx.Done()
 		stop()
 	}()
-	os.Exit(run(ctx, systemTerminal(), os.Args[1:]))
+	t := systemTerminal()
+	t.atOnce = stop
+	os.Exit(run(ctx, t, os.Args[1:]))
 }

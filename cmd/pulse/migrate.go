@@ -19,7 +19,7 @@ func newMigrate(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if _, err := ensureDataDir(cfg); err != nil {
+			if _, err := ensureDataDir(cfg, o.caution); err != nil {
 				return err
 			}
 			store, err := db.Open(cmd.Context(), db.Config{URL: cfg.DatabaseURL.Reveal(), Path: sqliteFile(cfg), Log: slog.New(slog.DiscardHandler)})

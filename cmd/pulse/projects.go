@@ -83,7 +83,7 @@ func newPair(o *options) *cobra.Command {
 			if o.json {
 				return o.printJSON(r)
 			}
-			o.printf("Send this to the bot within %s; it works once:\n\n    /pair %s\n", time.Until(r.ExpiresAt).Round(time.Minute), r.Code)
+			o.printf("Send this to the bot within %s; it works once:\n\n    /pair %s\n", inWords(time.Until(r.ExpiresAt)), r.Code)
 			return nil
 		},
 	}

@@ -25,10 +25,12 @@ type terminal struct {
 	tty   bool // out is a terminal, and in too
 	width func() int
 	env   configs.Env
+	// atOnce makes the next Ctrl-C end the program without an order of things.
+	atOnce func()
 }
 
 func systemTerminal() *terminal {
-	t := &terminal{in: os.Stdin, out: os.Stdout, err: os.Stderr, env: os.LookupEnv}
+	t := &terminal{in: os.Stdin, out: os.Stdout, err: os.Stderr, env: os.LookupEnv, atOnce: func() {}}
 	t.tty = term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd()))
 	t.width = func() int {
 		w, _, err := term.GetSize(int(os.Stdout.Fd()))
@@ -89,6 +91,9 @@ func (o *options) printJSON(v any) error {
 	return enc.Encode(v)
 }
 
+// caution says on standard error what is no reason to stop.
+func (o *options) caution(text string) { fmt.Fprint(o.err, "pulse: "+text) }
+
 func (o *options) printf(format string, args ...any) { fmt.Fprintf(o.out, format, args...) }
 
 // Exit codes. They are documented in docs/commands.md.
@@ -101,6 +106,8 @@ const (
 	exitDenied
 	exitUnavailable
 	exitBlocked // start --wait: the session waits for a person
+
+	exitInterrupted = 130 // as shells have it for SIGINT
 )
 
 var exitCodes = map[pulse.Code]int{
@@ -134,6 +141,23 @@ func run(ctx context.Context, t *terminal, args []string) int {
 	return report(t.err, err)
 }
 
+// inCommands says in commands and flags what the API says in its own terms.
+var inCommands = strings.NewReplacer(
+	"GET /api/pulse lists them", "`pulse list` lists them",
+	"GET /api/pulse/{id} shows the open gate", "`pulse show SESSION` shows the open gate",
+	"say what else is to be done and it goes on as a follow-up", "`pulse say SESSION ...` lets it go on with what else is to be done",
+	"answer its question, or abort it", "`pulse answer SESSION ...` answers its question, `pulse abort SESSION` ends it",
+	"resume it, or abort it", "`pulse resume SESSION` lets it go on, `pulse abort SESSION` ends it",
+	"pause it or abort it first", "`pulse pause SESSION` pauses it, `pulse abort SESSION` ends it",
+	"send Authorization: Bearer TOKEN; the token is in ", "set http.token (PULSE_HTTP_TOKEN), or read access to ",
+	"send Authorization: Bearer TOKEN with the token in ", "set http.token (PULSE_HTTP_TOKEN) as the server has it; it may be in ",
+	"give projectPath with the path of its repository", "give --path with its repository",
+	"give projectPath to register one", "give --path to register one",
+	"choose another projectName for ", "give another --project for ",
+	"maxIterations", "--max-iterations", "projectName", "--project", "projectPath", "--path", "branchName", "--branch",
+	"contextStrategy", "--context",
+)
+
 // report tells a person what went wrong and what to do.
 func report(w io.Writer, err error) int {
 	var e *pulse.Error
@@ -144,9 +168,9 @@ func report(w io.Writer, err error) int {
 		}
 		return exitFailure
 	}
-	fmt.Fprintf(w, "pulse: %s\n", e.Message)
+	fmt.Fprintf(w, "pulse: %s\n", inCommands.Replace(e.Message))
 	if e.Hint != "" {
-		fmt.Fprintf(w, "  → %s\n", e.Hint)
+		fmt.Fprintf(w, "  → %s\n", inCommands.Replace(e.Hint))
 	}
 	if code, ok := exitCodes[e.Code]; ok {
 		return code

@@ -14,7 +14,7 @@ func newShow(o *options) *cobra.Command {
 	var prompt bool
 	var iteration int
 	cmd := &cobra.Command{
-		Use: "show SESSION", Short: "Show a session with its iterations, or the exact prompt of one", Args: cobra.ExactArgs(1),
+		Use: "show SESSION", Short: "Show a session with its iterations, or the exact prompt of one", Args: ofSession(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, _, err := o.connect()
 			if err != nil {
@@ -47,7 +47,7 @@ func (o *options) showSession(d wire.SessionDetail) {
 	s := d.Session
 	o.printf("%s %s  %s  iteration %d of %d\n", icon(s.Status), s.Status, s.ID, s.CurrentIteration, s.MaxIterations)
 	o.printf("  goal     %s\n  project  %s, branch %s\n  agent    %s\n", clip(s.Goal, 200), s.ProjectName, s.BranchName, s.Agent)
-	o.printf("  totals   %d commits, %d tokens%s\n", s.TotalCommits, s.TotalTokensUsed, cost(s.TotalCostMicros))
+	o.printf("  totals   %s, %s%s\n", many(s.TotalCommits, "commit"), many(s.TotalTokensUsed, "token"), cost(s.TotalCostMicros))
 	if s.StatusReason != "" {
 		o.printf("  why      %s\n", s.StatusReason)
 	}
@@ -57,7 +57,7 @@ func (o *options) showSession(d wire.SessionDetail) {
 			line += " " + string(it.Signal)
 		}
 		if it.CommitHash != "" {
-			line += fmt.Sprintf("  %.10s, %d files", it.CommitHash, len(it.FilesChanged))
+			line += fmt.Sprintf("  %.10s, %s", it.CommitHash, many(int64(len(it.FilesChanged)), "file"))
 		}
 		for _, p := range s.ProgressLog {
 			if p.Iteration == it.IterationNumber && p.Sandbox != "" {
@@ -67,10 +67,13 @@ func (o *options) showSession(d wire.SessionDetail) {
 		}
 		o.printf("%s\n", line)
 		for _, text := range []string{it.OutputSummary, it.Error} {
-			if text != "" {
+			if text != "" && text != s.StatusReason {
 				o.printf("      %s\n", clip(text, 160))
 			}
 		}
+	}
+	if s.Status == pulse.SessionComplete {
+		o.printf("\nIt can go on from here:\n%s\n", followUp(s.ID))
 	}
 	if d.Gate != nil {
 		o.printf("\nWaiting for you: %s\n", d.Gate.Prompt)
@@ -84,6 +87,14 @@ func (o *options) showSession(d wire.SessionDetail) {
 		}
 		o.printf("  → pulse answer %s %s\n", pulse.Short(s.ID), hint)
 	}
+}
+
+// many counts things.
+func many(n int64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 func cost(micros int64) string {

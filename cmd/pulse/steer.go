@@ -11,10 +11,23 @@ import (
 	"pulseloop/pulse"
 )
 
+// ofSession wants a session to be named, beside what the arguments have to be.
+func ofSession(rest cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := rest(cmd, args); err != nil {
+			return err
+		}
+		if strings.Trim(args[0], ". ") == "" {
+			return pulse.Invalid("the session is missing", "give its id or the end of it; `pulse list` shows them")
+		}
+		return nil
+	}
+}
+
 // steering makes a command that changes one session and says what it is then.
 func steering(o *options, use, short string, args cobra.PositionalArgs, do func(context.Context, *client.Client, []string) (wire.Session, error)) *cobra.Command {
 	return &cobra.Command{
-		Use: use, Short: short, Args: args,
+		Use: use, Short: short, Args: ofSession(args),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, _, err := o.connect()
 			if err != nil {

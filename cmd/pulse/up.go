@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"net/url"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -55,7 +54,8 @@ func (o *options) serve(ctx context.Context, p parts) error {
 	if err != nil {
 		return err
 	}
-	name, probe := defaultAgent(ctx, cfg, backends(cfg), "claude")
+	all := backends(cfg)
+	name, probe := defaultAgent(ctx, cfg, all, fallbackAgent(cfg))
 	o.printf("pulse %s\n", version)
 	listening := make(chan net.Addr, 1)
 	p.onReady = func(a net.Addr) { listening <- a }
@@ -64,7 +64,15 @@ func (o *options) serve(ctx context.Context, p parts) error {
 		return err
 	}
 	defer a.Close()
-	a.sayAgent(probe)
+	if p.agents {
+		a.sayAgent(probe)
+		if name != "command" && hasCommand(cfg) {
+			if c := all["command"].Probe(ctx); !c.Ready() {
+				a.sayAgent(c)
+			}
+		}
+		a.runs["farewell"] = a.farewell
+	}
 	if p.front {
 		if err := a.sayPairing(ctx); err != nil {
 			return err
@@ -74,13 +82,20 @@ func (o *options) serve(ctx context.Context, p parts) error {
 			case <-ctx.Done():
 			case addr := <-listening:
 				a.say("Listening on http://%s\n", addr)
+				a.outlook(ctx, "Going on")
 			}
 			return nil
 		}
 	} else {
 		o.printf("Waiting for work\n")
 	}
-	return a.Run(ctx)
+	if err := a.Run(ctx); err != nil || !p.agents || !p.front {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	a.outlook(ctx, "Goes on at the next start")
+	return nil
 }
 
 func (a *app) sayAgent(p cli.Probe) {
@@ -106,18 +121,8 @@ func (a *app) sayPairing(ctx context.Context) error {
 		return fmt.Errorf("make a pairing code: %w", err)
 	}
 	a.o.printf("Nobody may speak to the bot yet. Send it within %s:\n\n    /pair %s\n\n(`pulse pair` makes another code.)\n",
-		time.Until(expires).Round(time.Minute), code)
+		inWords(time.Until(expires)), code)
 	return nil
-}
-
-// passwordOf gives the password inside a database address, "" without one.
-func passwordOf(address string) string {
-	u, err := url.Parse(address)
-	if err != nil || u.User == nil {
-		return ""
-	}
-	p, _ := u.User.Password()
-	return p
 }
 
 // baseURL is where this machine's own server is reached.

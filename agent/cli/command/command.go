@@ -14,6 +14,7 @@ import (
 	"io"
 
 	"pulseloop/agent/cli"
+	"pulseloop/pulse"
 )
 
 // MaxText bounds the final text: its last 256 KiB are kept. It goes through
@@ -40,7 +41,7 @@ func New(cfg Config) *Backend { return &Backend{cfg: cfg} }
 // Name is "command".
 func (b *Backend) Name() string { return name }
 
-var errNoCommand = errors.New("no command is configured: set agents.command.command to the program and its arguments")
+var errNoCommand = pulse.Invalid("no command is configured", "set agents.command.command (PULSE_COMMAND) to the program and its arguments")
 
 // PlainOutput tells the daemon that the output is text, in which lines of
 // tool events may stand.
@@ -52,7 +53,10 @@ func (b *Backend) Probe(context.Context) cli.Probe {
 	p := cli.Probe{Name: name}
 	path, err := b.find()
 	if err != nil {
-		p.Problem, p.Fix = err.Error(), "set agents.command.command to a program that can be run"
+		p.Problem, p.Fix = err.Error(), "set agents.command.command (PULSE_COMMAND) to a program that can be run"
+		if e := (*pulse.Error)(nil); errors.As(err, &e) {
+			p.Problem = e.Message
+		}
 		return p
 	}
 	p.Path, p.Installed, p.LoggedIn = path, true, true
