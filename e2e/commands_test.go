@@ -179,7 +179,7 @@ func sessionCommands(s *shell, repo *e2etest.Repository) {
 		s.t.Errorf("the goal is told twice:\n%s", story)
 	}
 	s.says([]string{"show", id}, "2 commits,", "1 file ", "→ pulse say "+id)
-	s.refused(4, []string{"answer", id, "again"}, "\n  → `pulse say SESSION ...`")
+	s.refused(4, []string{"answer", id, "again"}, "\n  → ", "`pulse say SESSION ...`")
 	s.refused(4, []string{"pause", id}, "complete")
 	s.says([]string{"say", id, "and", "back"}, id+": running")
 	s.p.AwaitSession(id, pulse.SessionBlocked)

@@ -9,7 +9,6 @@
 package console
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -103,7 +102,7 @@ func (c *Console) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	lines, end := make(chan typed), make(chan error, 1)
-	go func() { end <- read(ctx, c.cfg.In, lines) }()
+	go func() { end <- reader{in: c.cfg.In, tty: c.cfg.TTY}.run(ctx, lines) }()
 	for {
 		select {
 		case <-ctx.Done():
@@ -135,74 +134,6 @@ func (c *Console) release(end <-chan error) {
 	}
 }
 
-// typed is what a person typed: lines joined by backslashes are one.
-type typed struct {
-	text    string
-	raw     []string // as they stand on the screen
-	tooLong bool
-}
-
-func read(ctx context.Context, in io.Reader, lines chan<- typed) error {
-	r := bufio.NewReaderSize(in, 64<<10)
-	var now typed
-	var text strings.Builder
-	for {
-		line, tooLong, err := readLine(r)
-		if err != nil && line == "" && len(now.raw) == 0 && !tooLong {
-			return eof(err)
-		}
-		body, more := strings.CutSuffix(line, `\`)
-		now.tooLong = now.tooLong || tooLong || text.Len()+len(body) > maxLine
-		if !now.tooLong {
-			now.raw = append(now.raw, line)
-			text.WriteString(body)
-		}
-		if more && err == nil {
-			if !now.tooLong {
-				text.WriteByte('\n')
-			}
-			continue
-		}
-		now.text = text.String()
-		select {
-		case lines <- now:
-			now = typed{}
-			text.Reset()
-		case <-ctx.Done():
-			return nil
-		}
-		if err != nil {
-			return eof(err)
-		}
-	}
-}
-
-func eof(err error) error {
-	if errors.Is(err, io.EOF) {
-		return nil
-	}
-	return err
-}
-
-// readLine reads up to the next line feed; of a line that is too long the
-// rest is read and forgotten.
-func readLine(r *bufio.Reader) (text string, tooLong bool, err error) {
-	var b strings.Builder
-	for {
-		part, err := r.ReadSlice('\n')
-		if b.Len()+len(part) > maxLine {
-			tooLong = true
-		}
-		if !tooLong {
-			b.Write(part)
-		}
-		if errors.Is(err, bufio.ErrBufferFull) {
-			continue
-		}
-		return strings.TrimRight(b.String(), "\r\n"), tooLong, err
-	}
-}
-
 // take makes an update of what was typed. An empty line only redraws.
 func (c *Console) take(ctx context.Context, l typed) error {
 	c.mu.Lock()
@@ -210,6 +141,10 @@ func (c *Console) take(ctx context.Context, l typed) error {
 	c.mu.Unlock()
 	if l.tooLong {
 		c.Print(fmt.Sprintf("⚠️ That line is longer than %d KB and was not taken. Put the long part into a file and name the file.", maxLine>>10))
+		return nil
+	}
+	if l.cut {
+		c.Print(fmt.Sprintf("⚠️ A terminal takes at most %d bytes of a line, so that one may lack its end and was not taken. Put line feeds into it, or put it into a file and name the file.", mostTyped))
 		return nil
 	}
 	if strings.TrimSpace(l.text) == "" {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -82,6 +83,47 @@ func TestLinesBecomeUpdatesInOrder(t *testing.T) {
 	if !strings.Contains(out.String(), "› add a health endpoint\n") {
 		t.Errorf("the transcript lacks what was typed: %q", out.String())
 	}
+}
+
+func TestWhatIsTypedOnATerminal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, keys := io.Pipe()
+		w, out := bottest.New(t, nil), &buffer{}
+		c := console.New(console.Config{In: r, Out: out, TTY: true, Intake: w})
+		done := make(chan error, 1)
+		go func() { done <- c.Run(t.Context()) }()
+		for _, burst := range [][]string{
+			{"first of a paste\n", "\n", "  second\n", "third\n"}, // one read a line, as terminals have it
+			{"on its own\n"},
+			{"/status\n", "/help\n", "and words\n"},
+			{"\x1b[A\x1b[1;5Cup\x1b[200~ and\x1bOP down\x1b[201~\x1b\n"},
+			{strings.Repeat("x", 4095) + "\n"},
+			{strings.Repeat("y", 4094) + "\n"},
+			{"the last"},
+		} {
+			for _, line := range burst {
+				if _, err := io.WriteString(keys, line); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(time.Second)
+		}
+		keys.Close()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		var got []string
+		for _, e := range events(t, c, w) {
+			got = append(got, e.Text)
+		}
+		want := []string{"first of a paste\n\n  second\nthird", "on its own", "/status", "/help", "and words", "up and down", strings.Repeat("y", 4094), "the last"}
+		if !slices.Equal(got, want) {
+			t.Errorf("messages: %.300q", got)
+		}
+		if n := strings.Count(out.String(), "at most 4095 bytes of a line"); n != 1 {
+			t.Errorf("%d lines are said to be cut", n)
+		}
+	})
 }
 
 func TestLongLinesAreRefused(t *testing.T) {
@@ -227,6 +269,7 @@ func TestLiveLineOnATerminal(t *testing.T) {
 			if _, err := io.WriteString(keys, s+"\n"); err != nil {
 				t.Fatal(err)
 			}
+			time.Sleep(time.Second) // of the bubble: longer than a paste pauses
 			synctest.Wait()
 		}
 		is := func(want string) {
@@ -248,6 +291,7 @@ func TestLiveLineOnATerminal(t *testing.T) {
 		if _, err := io.WriteString(keys, "use tabs\n"); err != nil {
 			t.Fatal(err)
 		}
+		time.Sleep(time.Second)
 		synctest.Wait()
 		is("› a goal\n› use tabs\n⚙️ Iteration 1/10 · 3s · ▸ Read b.go\n›")
 		send(t, c, pulse.Notice{Kind: pulse.NoticeReply, Slot: "r", Message: pulse.Text("📝 Noted.")})

@@ -114,16 +114,30 @@ func (s *screen) entered(raw []string) {
 		if i == 0 {
 			l = sign + l
 		}
-		rows += max(1, (cells(notify.Clean(l))+s.columns()-1)/s.columns())
+		rows += max(1, (cells(echoed(l))+s.columns()-1)/s.columns())
 	}
 	var b strings.Builder
 	b.WriteString(strings.Repeat(up, rows) + clearDown)
 	for _, l := range raw {
-		if strings.TrimSpace(l) != "" {
+		if l = sequence.ReplaceAllString(l, ""); strings.TrimSpace(l) != "" {
 			b.WriteString(sign + notify.Clean(l) + "\n")
 		}
 	}
 	_ = s.write(b.String() + s.foot())
+}
+
+// echoed is how a terminal shows what is typed: control characters as a sign
+// of two cells.
+func echoed(line string) string {
+	var b strings.Builder
+	for _, r := range line {
+		if r == 0x7f || r < ' ' && r != '\t' {
+			b.WriteByte('^')
+			r ^= 0x40
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
 }
 
 // echo shows a line that somebody else typed.

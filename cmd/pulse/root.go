@@ -146,6 +146,7 @@ var inCommands = strings.NewReplacer(
 	"GET /api/pulse lists them", "`pulse list` lists them",
 	"GET /api/pulse/{id} shows the open gate", "`pulse show SESSION` shows the open gate",
 	"say what else is to be done and it goes on as a follow-up", "`pulse say SESSION ...` lets it go on with what else is to be done",
+	"it was decided already, or the session went on without it", "it was decided already, or the session went on without it; `pulse say SESSION ...` speaks to it all the same",
 	"answer its question, or abort it", "`pulse answer SESSION ...` answers its question, `pulse abort SESSION` ends it",
 	"resume it, or abort it", "`pulse resume SESSION` lets it go on, `pulse abort SESSION` ends it",
 	"pause it or abort it first", "`pulse pause SESSION` pauses it, `pulse abort SESSION` ends it",
