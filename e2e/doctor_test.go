@@ -228,6 +228,18 @@ func TestDoctorNamesTheFixOfWhatIsBroken(t *testing.T) {
 	}
 }
 
+func TestDoctorDoesNotBlameGitForTheDataDirectory(t *testing.T) {
+	t.Parallel()
+	p := e2etest.New(t, e2etest.Options{})
+	place(t, p.DataDir, "", 0o600)
+	found, _ := examine(t, p)
+	for _, f := range found {
+		if f.Check == "git" && (f.State != "ok" || !strings.HasPrefix(f.Detail, "2.")) {
+			t.Errorf("%+v", f)
+		}
+	}
+}
+
 func TestDoctorFindsNothingWrong(t *testing.T) {
 	t.Parallel()
 	e2etest.Databases(t, func(t *testing.T, database string) {
