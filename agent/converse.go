@@ -119,7 +119,7 @@ func (e ending) facts(x exitState, name string) pulse.TaskResult {
 	case x.byItself && x.exit.Signal != "":
 		r.Error = fmt.Sprintf("%s was ended by signal %s%s", name, x.exit.Signal, because(x.exit.Stderr))
 	case x.byItself && x.exit.Code != 0:
-		r.Error = fmt.Sprintf("%s ended with exit code %d%s", name, x.exit.Code, because(x.exit.Stderr))
+		r.Error = fmt.Sprintf("%s ended with exit code %d%s%s", name, x.exit.Code, signalled(x.exit.Code), because(x.exit.Stderr))
 	case e.result == nil && e.err != nil:
 		r.Error = fmt.Sprintf("%s: %v%s", name, e.err, because(x.exit.Stderr))
 	case e.result == nil:
@@ -127,13 +127,23 @@ func (e ending) facts(x exitState, name string) pulse.TaskResult {
 	case !x.byItself:
 		r.ExitCode = 0 // the code says how we ended a CLI that had done its work
 	}
-	if r.Error != "" && x.byItself && x.exit.Signal == "SIGKILL" && r.Hint == "" {
+	if r.Error != "" && x.byItself && (x.exit.Signal == "SIGKILL" || x.exit.Code == killed) && r.Hint == "" {
 		r.Hint = "if nobody ended it, the machine ran out of memory: the system's log tells; fewer daemon.slots need less of it"
 	}
 	if r.Error != "" && r.Hint == "" {
 		r.Hint = "`pulse doctor` checks the agent; `pulse logs` shows what it did"
 	}
 	return r
+}
+
+// killed is how shells, and the walls around an agent, pass on a SIGKILL.
+const killed = 128 + 9
+
+func signalled(code int) string {
+	if code == killed {
+		return ", as after SIGKILL"
+	}
+	return ""
 }
 
 func firstLine(s, otherwise string) string {

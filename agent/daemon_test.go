@@ -114,6 +114,7 @@ func TestEndings(t *testing.T) {
 		{name: "signal", script: "echo done yes; kill -9 $$", errors: []string{"SIGKILL"}, code: -1},
 		{name: "signal, and what it left lingers", script: `{ setsid sh -c 'trap "" TERM; echo up; exec >/dev/null 2>&1; sleep 600' & } | read -r up; echo done yes; kill -9 $$`,
 			errors: []string{"SIGKILL"}, code: -1},
+		{name: "passes on a signal", script: `sh -c 'kill -9 $$'; exit $?`, errors: []string{"exit code 137", "SIGKILL"}, code: 137},
 		{name: "no result", script: "echo hello; echo why >&2", errors: []string{"without a result", "why"}},
 		{name: "says it failed", script: "echo failed no credit; exit 1", errors: []string{"no credit"}, code: 1},
 		{name: "says it failed and not why", script: "echo 'failed '", errors: []string{"not why"}},

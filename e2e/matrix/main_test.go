@@ -83,7 +83,8 @@ func over(t *testing.T, p *e2etest.Pulse, id string, states ...pulse.SessionStat
 		if err == nil && slices.Contains(states, d.Session.Status) {
 			return d
 		}
-		if time.Now().After(end) {
+		rests := err == nil && d.Session.Status != pulse.SessionPending && d.Session.Status != pulse.SessionRunning
+		if rests || time.Now().After(end) {
 			t.Fatalf("session %s is %q (%s), waited for %v (%v)", id, d.Session.Status, d.Session.StatusReason, states, err)
 		}
 	}

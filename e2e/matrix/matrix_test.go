@@ -54,7 +54,7 @@ var rows = []row{
 	{name: "leaves a process of its own session and hangs", script: `  - - spawn_orphan: true
     - hang: true`, session: pulse.SessionBlocked, iterations: hangs, says: "no sign of life", bound: 24 * time.Second, killable: true},
 	{name: "talks without end", script: `  - - flood: {lines: 1000000000}`, env: []string{"PULSE_LOOP_ITERATION_LIMIT=15s"},
-		session: pulse.SessionBlocked, iterations: []pulse.IterationStatus{timeout}, says: "limit of an iteration", heavy: true, bound: 20 * time.Second, killable: true},
+		session: pulse.SessionBlocked, iterations: []pulse.IterationStatus{timeout}, says: "limit of an iteration", bound: 20 * time.Second, killable: true},
 	{name: "hangs after its result", script: `  - - say: done
     - signal: COMPLETE
     - result: true
