@@ -130,6 +130,7 @@ func (r row) setUp(t *testing.T) (p *e2etest.Pulse, agent string) {
 }
 
 func TestMatrix(t *testing.T) {
+	t.Parallel()
 	for _, r := range rows {
 		t.Run(r.name, func(t *testing.T) {
 			t.Parallel()
@@ -165,6 +166,7 @@ func TestMatrix(t *testing.T) {
 // The program is killed while the agent misbehaves. Nothing of the agent
 // stays, and after the next start a healthy agent brings the goal to its end.
 func TestMatrixWhileTheProgramIsKilled(t *testing.T) {
+	t.Parallel()
 	for _, r := range rows {
 		if !r.killable {
 			continue
