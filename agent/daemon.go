@@ -145,6 +145,9 @@ func (d *Daemon) takeSlot(ctx context.Context, slots chan<- struct{}, here *pres
 	}
 }
 
+// claimAgain is how soon a claim that failed is tried again: a database that was away may be back.
+const claimAgain = 250 * time.Millisecond
+
 // next waits until there is a task to run, and answers since when its claim
 // counts. ok is false when ctx ended.
 func (d *Daemon) next(ctx context.Context, wakes <-chan struct{}, here *presence) (since time.Time, c pulse.Claim, ok bool) {
@@ -152,6 +155,9 @@ func (d *Daemon) next(ctx context.Context, wakes <-chan struct{}, here *presence
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		since, c, err := d.claim(ctx, here)
+		var soon <-chan time.Time
+		failed := here.failing
+		here.failing = err != nil && !errors.Is(err, pulse.ErrNone)
 		switch {
 		case err == nil && ctx.Err() == nil:
 			return since, c, true
@@ -159,10 +165,14 @@ func (d *Daemon) next(ctx context.Context, wakes <-chan struct{}, here *presence
 			d.handBack(ctx, pulse.Fence{TaskID: c.Task.ID, Token: c.Token})
 			return since, c, false
 		case !errors.Is(err, pulse.ErrNone) && ctx.Err() == nil:
-			d.cfg.Log.Warn("claim a task", "err", err)
+			if !failed { // told once, not four times a second
+				d.cfg.Log.Warn("claim a task", "err", err)
+			}
+			soon = time.After(min(d.cfg.Poll, claimAgain))
 		}
 		select {
 		case <-ctx.Done():
+		case <-soon:
 		case <-wakes:
 			here.stale = true // it may be about a project that is new
 		case <-tick.C:
@@ -196,6 +206,8 @@ type presence struct {
 	routes []string
 	shown  time.Time
 	stale  bool
+
+	failing bool // the last claim failed
 }
 
 // renew shows the daemon's presence if that is due.

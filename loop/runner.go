@@ -90,10 +90,17 @@ func (r *Runner) stepping(ctx context.Context, again chan struct{}) {
 			return
 		case <-again:
 		}
+		was, gone := false, false // is the database away, and was it before: that is told once
 		for ctx.Err() == nil {
 			did, err := r.RunOnce(ctx)
+			was, gone = gone, away(err)
 			if err != nil && ctx.Err() == nil {
-				r.cfg.Log.Error("step a session", "err", err)
+				if !away(err) || !was {
+					r.cfg.Log.Error("step a session", "err", err)
+				}
+			}
+			if !did && away(err) && pause(ctx) {
+				continue // what came due meanwhile is not to wait for the next tick as well
 			}
 			if !did {
 				break
@@ -132,21 +139,52 @@ func (r *Runner) RunOnce(ctx context.Context) (did bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("take a due session: %w", err)
 	}
-	for range maxRetries {
+	id, until := s.ID, r.cfg.Clock().Add(r.cfg.Lease)
+	for stale := 0; stale < maxRetries; stale++ {
 		err = r.step(ctx, s)
+		for ours := true; away(err) && r.cfg.Clock().Before(until) && pause(ctx); {
+			// The database went away, perhaps with the answer. Letting go now
+			// would leave the session to the end of the hold.
+			if s, ours, err = r.held(ctx, id, token); err == nil && ours {
+				err = r.step(ctx, s)
+			}
+		}
 		if !errors.Is(err, pulse.ErrStale) {
 			break
 		}
 		// Somebody wrote the session meanwhile. While the hold is still
 		// ours the step is due as before, only its facts have changed.
-		if s, err = r.store.Session(ctx, s.ID); err != nil || s.StepToken != token {
+		var ours bool
+		if s, ours, err = r.held(ctx, id, token); err != nil || !ours {
 			break
 		}
 	}
 	if err != nil && !errors.Is(err, pulse.ErrStale) {
-		return true, fmt.Errorf("step session %s: %w", s.ID, err)
+		return true, fmt.Errorf("step session %s: %w", id, err)
 	}
 	return true, nil
+}
+
+// held reads the session and tells whether the hold is still ours.
+func (r *Runner) held(ctx context.Context, id pulse.SessionID, token string) (pulse.Session, bool, error) {
+	s, err := r.store.Session(ctx, id)
+	return s, err == nil && s.StepToken == token, err
+}
+
+// away reports whether the database could not be reached.
+func away(err error) bool { return pulse.CodeOf(err) == pulse.CodeUnavailable }
+
+// lookEvery is how often a database that is away is looked for.
+const lookEvery = 100 * time.Millisecond
+
+// pause lets a moment pass, and answers false when ctx ended.
+func pause(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(lookEvery):
+		return true
+	}
 }
 
 // step does the one thing that the session needs now.
