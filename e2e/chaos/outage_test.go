@@ -204,9 +204,18 @@ func (st *storm) afterOutage() (first, drain time.Duration) {
 		st.t.Error("no task was started within 30 s of the outage")
 	}
 	first = time.Since(up)
-	if len(open) > 0 && !until(ctx, func() bool {
+	if len(open) == 0 {
+		return first.Round(time.Millisecond), first.Round(time.Millisecond)
+	}
+	late := false
+	if !until(ctx, func() bool {
 		var n int
 		err := st.sql.QueryRowContext(ctx, "SELECT count(*) FROM pulse_sessions WHERE status IN ('pending', 'running') AND id IN ("+strings.Join(open, ",")+")").Scan(&n)
+		if time.Since(up) > drained && !late {
+			late = true
+			st.t.Logf("%s after the outage, of %d sessions: %q", drained, len(open), st.rows("SELECT right(CAST(s.id AS text), 4), left(s.goal, 8), s.status, s.current_iteration, s.step_token IS NOT NULL, s.due_at - now(), t.status, t.claims, t.attempt, t.lease_until - now(), now() - t.created_at, now() - t.started_at"+
+				" FROM pulse_sessions s LEFT JOIN inbox_tasks t ON t.session_id = s.id AND t.status IN ('queued', 'claimed', 'running') WHERE s.status IN ('pending', 'running') AND s.id IN ("+strings.Join(open, ",")+")"))
+		}
 		return err == nil && n == 0
 	}) {
 		st.t.Error("sessions that were on their way are not at rest within 30 s of the outage")
