@@ -35,10 +35,10 @@ type ratio struct {
 	what   string
 	of     string // contender
 	metric string
-	to     string // contender; "" = the figure itself
-	toName string // its metric, if it has another name
-	goal   float64
-	least  bool // the goal is a lower bound
+	to     string  // contender; "" = the figure itself
+	toName string  // its metric, if it has another name
+	goal   float64 // 0: none is set, the ratio is only shown
+	least  bool    // the goal is a lower bound
 }
 
 type contest struct {

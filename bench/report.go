@@ -86,6 +86,10 @@ func (o outcome) table(w io.Writer) {
 		if !r.Holds {
 			holds = "FALLS SHORT"
 		}
+		if r.Goal == 0 {
+			fmt.Fprintf(w, "  = %-60s %s\n", r.What, short(r.Value))
+			continue
+		}
 		fmt.Fprintf(w, "  = %-60s %s (%s %s) %s\n", r.What, short(r.Value), bound, short(r.Goal), holds)
 	}
 }
@@ -111,6 +115,10 @@ func render(w io.Writer, file string) error {
 			}
 			if !r.Holds {
 				holds = "**falls short**"
+			}
+			if r.Goal == 0 {
+				fmt.Fprintf(w, "| %s | %s | none set | |\n", r.What, short(r.Value))
+				continue
 			}
 			fmt.Fprintf(w, "| %s | %s | %s %s | %s |\n", r.What, short(r.Value), bound, short(r.Goal), holds)
 		}
