@@ -102,6 +102,10 @@ func (b *bench) do(e bot.Event) string {
 	had := len(b.w.Notices(e.Address))
 	id := b.put(e)
 	b.run()
+	if e.ReplyTo != "" && !b.w.Handled(id) {
+		b.later(3 * time.Second) // a reply to what is not known waits a moment
+		b.run()
+	}
 	if !b.w.Handled(id) {
 		b.t.Errorf("the update %q was not brought to its end", e.Text)
 	}

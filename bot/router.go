@@ -226,6 +226,10 @@ func (r *Router) chat(ctx context.Context, key chatKey, updates []*update) (done
 		if ctx.Err() != nil {
 			return done
 		}
+		if errors.Is(err, errTooSoon) {
+			r.putOff(ctx, key, u)
+			continue
+		}
 		r.failed(ctx, key, u, err)
 	}
 	return done
@@ -269,6 +273,18 @@ func (r *Router) safely(ctx context.Context, u *update) (err error) {
 		return r.reply(ctx, u, pulse.Text("⚠️ "+text), "")
 	}
 	return err
+}
+
+// putOff looks at an update again in a moment, and keeps the chat's later ones
+// behind it.
+func (r *Router) putOff(ctx context.Context, key chatKey, u *update) {
+	until := r.cfg.Clock().Add(settling / 8).UTC()
+	r.mu.Lock()
+	r.held[key] = hold{u.in.ID, until}
+	r.mu.Unlock()
+	if err := r.cfg.Inbox.DeferInbound(ctx, u.in.ID, errTooSoon.Error(), until); err != nil {
+		r.cfg.Log.Error("defer an update", "inbound", string(u.in.ID), "err", err)
+	}
 }
 
 // failed puts an update off, and after several tries gives it up, saying so:

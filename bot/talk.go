@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"pulseloop/loop"
 	"pulseloop/pulse"
@@ -46,6 +47,14 @@ func (r *Router) words(ctx context.Context, u *update) error {
 	return r.start(ctx, u, u.e.Text)
 }
 
+// A message is in the chat a moment before it is known here which one it was.
+// A quick reply, taken for plain text because of that, would start a new goal
+// instead of answering.
+const settling = 2 * time.Second
+
+// errTooSoon: the message replied to may become known in a moment.
+var errTooSoon = errors.New("the message replied to is not known yet")
+
 // repliedTo finds the session (and gate) whose message this replies to;
 // pulse.ErrNone if it replies to nothing of ours.
 func (r *Router) repliedTo(ctx context.Context, u *update) (pulse.Session, pulse.GateID, error) {
@@ -53,6 +62,9 @@ func (r *Router) repliedTo(ctx context.Context, u *update) (pulse.Session, pulse
 		return pulse.Session{}, "", pulse.ErrNone
 	}
 	id, gate, err := r.cfg.People.SessionByMessage(ctx, u.e.Address, u.e.ReplyTo)
+	if errors.Is(err, pulse.ErrNone) && u.now.Sub(u.in.ReceivedAt) < settling {
+		return pulse.Session{}, "", errTooSoon
+	}
 	if err != nil || id == "" {
 		return pulse.Session{}, "", none(err)
 	}

@@ -3,6 +3,7 @@ package bot_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"pulseloop/bot"
 	"pulseloop/bot/bottest"
@@ -86,6 +87,27 @@ func TestRepliesGoToTheSessionOfTheMessage(t *testing.T) {
 	}
 	want(t, b.reply("1", "1", started, "/status"), "one")
 	want(t, b.reply("1", "1", "unknown message", "more"), "Noted") // falls back to the chat's session
+}
+
+// The platform shows a message before its id is stored here: a reply that is
+// quicker than that goes to its session all the same.
+func TestReplyQuickerThanTheMessageIsKnown(t *testing.T) {
+	b := ann(t)
+	s := b.running("a goal")
+	b.w.Change(s.ID, func(s *pulse.Session) { s.Status = pulse.SessionComplete })
+	e := b.event("1", "1", "and a test")
+	e.ReplyTo = "sent-0"
+	id := b.put(e)
+	b.run()
+	if b.w.Handled(id) {
+		t.Fatal("a reply to a message that is not known yet was handled at once")
+	}
+	b.w.Sent()
+	b.later(500 * time.Millisecond)
+	b.run()
+	if got := b.session(s.ID); !b.w.Handled(id) || got.Run != 2 || len(b.w.AllSessions()) != 1 {
+		t.Errorf("handled %v, session %+v, %d sessions", b.w.Handled(id), got, len(b.w.AllSessions()))
+	}
 }
 
 func TestFollowUpByCommand(t *testing.T) {
