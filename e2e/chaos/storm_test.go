@@ -133,7 +133,8 @@ func (st *storm) rage(kills int, limit time.Duration) (lastStart time.Time, hits
 		wg.Go(func() { k.run(st.t.Context()) })
 	}
 	skies, clear := context.WithCancel(st.t.Context())
-	wg.Go(func() { hits = weather(skies, st.tg, dice(uint64(st.dice.Int64()), 2), st.victim.ID) })
+	clouds := dice(uint64(st.dice.Int64()), 2)
+	wg.Go(func() { hits = weather(skies, st.tg, clouds, st.victim.ID) })
 	for n := 0; n < kills && ctx.Err() == nil; n++ {
 		node := st.nodes[st.dice.IntN(len(st.nodes))]
 		st.live(ctx, node)
