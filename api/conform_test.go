@@ -14,6 +14,7 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
 	"github.com/getkin/kin-openapi/routers/legacy"
 
 	"pulseloop/api"
@@ -32,17 +33,22 @@ var document = sync.OnceValues(func() (*openapi3.T, error) {
 	return doc, doc.Validate(context.Background())
 })
 
+// router finds the operation of a request; it is costly to make.
+var router = sync.OnceValues(func() (routers.Router, error) {
+	doc, err := document()
+	if err != nil {
+		return nil, err
+	}
+	return legacy.NewRouter(doc)
+})
+
 // conform checks an exchange against the description: every answer, and
 // every request that was accepted.
 func conform(t *testing.T, req *http.Request, sent []byte, res *http.Response, got []byte) {
 	t.Helper()
-	doc, err := document()
+	described, err := router()
 	if err != nil {
 		t.Fatalf("openapi.json: %v", err)
-	}
-	router, err := legacy.NewRouter(doc)
-	if err != nil {
-		t.Fatal(err)
 	}
 	asked := req.Clone(context.Background())
 	asked.URL.Scheme, asked.URL.Host = "", ""
@@ -50,7 +56,7 @@ func conform(t *testing.T, req *http.Request, sent []byte, res *http.Response, g
 	if req.Method == http.MethodHead || res.StatusCode == http.StatusMethodNotAllowed || !knownPath(req.URL.Path) {
 		return // hooks, and what has no operation to be described under
 	}
-	rt, params, err := router.FindRoute(asked)
+	rt, params, err := described.FindRoute(asked)
 	if err != nil {
 		if res.StatusCode < 400 {
 			t.Errorf("%s %s answers %d and is not described: %v", req.Method, req.URL.Path, res.StatusCode, err)

@@ -36,7 +36,7 @@ func TestConnectionsAreLimited(t *testing.T) {
 	if err == nil {
 		defer over.Close()
 		fmt.Fprintf(over, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-		_ = over.SetReadDeadline(time.Now().Add(5 * time.Second))
+		_ = over.SetReadDeadline(time.Now().Add(patience))
 		if n, err := over.Read(make([]byte, 1)); n != 0 || err == nil || errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a fourth connection was served: %d %v", n, err)
 		}
@@ -62,7 +62,7 @@ func TestSlowSendersAreCut(t *testing.T) {
 			t.Fatal(err)
 		}
 		fmt.Fprint(c, begin)
-		_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+		_ = c.SetReadDeadline(time.Now().Add(patience))
 		b, err := io.ReadAll(c)
 		if err != nil {
 			t.Errorf("%.20q: not cut: %v", begin, err)

