@@ -78,7 +78,8 @@ func (s *Server) pair(w http.ResponseWriter, r *http.Request) (int, any, error) 
 		return 0, nil, pulse.Invalid("role cannot be "+quote(string(req.Role)), "use owner, operator or viewer")
 	}
 	if s.cfg.Pairer == nil {
-		return 0, nil, &pulse.Error{Code: pulse.CodeUnprocessed, Message: "this server has no bot to pair with", Hint: "configure one with `pulse init`"}
+		return 0, nil, &pulse.Error{Code: pulse.CodeUnprocessed, Message: "there is no bot to pair with",
+			Hint: "configure a bot first: pulse init, or telegram.token"}
 	}
 	code, expires, err := s.cfg.Pairer.NewCode(r.Context(), req.Role)
 	return http.StatusCreated, wire.PairReply{Code: code, Role: req.Role, ExpiresAt: expires.UTC()}, err

@@ -12,6 +12,7 @@ import (
 
 	"pulseloop/api"
 	"pulseloop/api/wire"
+	"pulseloop/loop"
 	"pulseloop/pulse"
 )
 
@@ -91,7 +92,7 @@ func TestStartRefusals(t *testing.T) {
 		{"goal null", `{"projectName":"my-app","goal":null}`, 400, "goal"},
 		{"goal blank", `{"projectName":"my-app","goal":" \t\n "}`, 400, "goal"},
 		{"goal a number", `{"projectName":"my-app","goal":7}`, 400, "goal"},
-		{"goal too long", `{"projectName":"my-app","goal":"` + strings.Repeat("x", 100_001) + `"}`, 413, "goal"},
+		{"goal too long", `{"projectName":"my-app","goal":"` + strings.Repeat("é", loop.MaxGoalBytes/2) + `x"}`, 413, "the goal has 65537 bytes"},
 		{"no project", `{"goal":"go"}`, 400, "projectName"},
 		{"unknown project", `{"projectName":"nope","goal":"go"}`, 404, `"nope"`},
 		{"project of two lines", `{"projectName":"a\nb","goal":"go"}`, 400, "projectName"},
@@ -157,6 +158,25 @@ func TestContentTypeAndSize(t *testing.T) {
 	}
 }
 
+// A few characters name a session by accident, so they name none.
+func TestShortIDsNameNothing(t *testing.T) {
+	r := serve(t, nil)
+	s := r.session(pulse.Session{})
+	short := pulse.Short(s.ID)
+	for _, id := range []string{short[7:], short[4:], short[1:], "%00"} {
+		for _, call := range []string{"GET ", "GET /events", "GET /turns", "GET /prompt", "POST /abort", "POST /pause", "POST /resume"} {
+			method, rest, _ := strings.Cut(call, " ")
+			f := r.want(400, method, "/api/pulse/"+id+rest, "", nil).fault(t)
+			if !strings.Contains(f.Message, "too short") || !strings.Contains(f.Hint, "8 characters") {
+				t.Errorf("%s of %q: %+v", call, id, f)
+			}
+		}
+		r.want(400, "POST", "/api/pulse/"+id+"/answer", `{"text":"x"}`, nil)
+		r.want(400, "POST", "/api/sessions/"+id+"/message", `{"text":"x"}`, nil)
+	}
+	r.want(200, "POST", "/api/pulse/"+short+"/abort", "", nil)
+}
+
 func TestShowAndList(t *testing.T) {
 	r := serve(t, nil)
 	p := r.AddProject("my-app", "/src/my-app")
@@ -181,7 +201,7 @@ func TestShowAndList(t *testing.T) {
 	if rows["gate"] != nil || rows["session"].(map[string]any)["total_tokens_used"] != 0.0 {
 		t.Errorf("rows %v", rows)
 	}
-	for _, id := range []string{"ffffffff", "xyz", "%00", strings.Repeat("0", 40), "..%2f.."} {
+	for _, id := range []string{"ffffffff", "xyzxyzxyz", strings.Repeat("0", 40), "..%2f..%2f.."} {
 		r.want(404, "GET", "/api/pulse/"+id, "", nil)
 	}
 
@@ -334,7 +354,10 @@ func TestProjectsAndPairing(t *testing.T) {
 
 	without := serve(t, func(c *api.Config) { c.Registrar, c.Pairer = nil, nil })
 	without.want(422, "POST", "/api/projects", `{"name":"x","path":"/src/x"}`, nil)
-	without.want(422, "POST", "/api/pair", "", nil)
+	if f := without.want(422, "POST", "/api/pair", "", nil).fault(t); f.Message != "there is no bot to pair with" ||
+		f.Hint != "configure a bot first: pulse init, or telegram.token" {
+		t.Errorf("without a bot: %+v", f)
+	}
 }
 
 func TestHealth(t *testing.T) {

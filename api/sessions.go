@@ -17,12 +17,17 @@ const (
 	defaultList = 50
 	mostList    = 500
 	mostEvents  = 1000
-	mostText    = 100_000 // characters of a goal, an answer, a message
+	leastID     = 8 // characters of a session's id, as pulse.Short shows them
 )
 
-// find reads the session that the path names, by its id or the end of it.
+// find reads the session that the path names, by its id or the end of it. An
+// end of a few characters would name some session by accident.
 func (s *Server) find(r *http.Request) (pulse.Session, error) {
 	id := strings.ToLower(r.PathValue("id"))
+	if len(id) < leastID {
+		return pulse.Session{}, pulse.Invalid(quote(id)+" is too short for a session's id",
+			"give the whole id or at least its last "+strconv.Itoa(leastID)+" characters; GET /api/pulse lists the sessions")
+	}
 	if len(id) > 36 || strings.Trim(id, "0123456789abcdef-") != "" {
 		return pulse.Session{}, pulse.NotFound("there is no session "+quote(id), "GET /api/pulse lists them")
 	}
@@ -176,7 +181,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) (int, any, error
 	if req.Text == "" && req.Choice == "" {
 		return 0, nil, pulse.Invalid("there is no answer", "send choice, text or both")
 	}
-	if err := errors.Join(textLength("text", req.Text), textLength("choice", req.Choice)); err != nil {
+	if err := errors.Join(textLength("answer", req.Text), textLength("choice", req.Choice)); err != nil {
 		return 0, nil, err
 	}
 	if req.GateID != "" && !pulse.ValidUUID(string(req.GateID)) {
@@ -196,7 +201,7 @@ func (s *Server) say(w http.ResponseWriter, r *http.Request) (int, any, error) {
 	if text == "" {
 		return 0, nil, pulse.Invalid("text is missing", "send what you want to say as text")
 	}
-	if err := textLength("text", text); err != nil {
+	if err := textLength("message", text); err != nil {
 		return 0, nil, err
 	}
 	a, err := actor(r)

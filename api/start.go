@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"pulseloop/api/wire"
 	"pulseloop/loop"
@@ -107,11 +106,12 @@ func oneLine(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) < 0
 }
 
-// textLength bounds what people write.
+// textLength bounds what people write, in the measure and the words of loop,
+// which would refuse it too, but later.
 func textLength(name, text string) error {
-	if n := utf8.RuneCountInString(text); n > mostText {
-		return &pulse.Error{Code: pulse.CodeTooLarge, Message: name + " has " + strconv.Itoa(n) + " characters",
-			Hint: "use at most " + strconv.Itoa(mostText)}
+	if len(text) > loop.MaxGoalBytes {
+		return &pulse.Error{Code: pulse.CodeTooLarge, Message: "the " + name + " has " + strconv.Itoa(len(text)) + " bytes",
+			Hint: "at most " + strconv.Itoa(loop.MaxGoalBytes) + " are taken; put the long part into a file of the repository and name it"}
 	}
 	return nil
 }
