@@ -32,6 +32,9 @@ func (r *Router) handle(ctx context.Context, u *update) error {
 		return fmt.Errorf("look up the sender: %w", err)
 	}
 	u.who = who
+	if e.Forwarded && e.Kind == KindMessage {
+		return refuseForwarded(who)
+	}
 	switch e.Kind {
 	case KindEdit:
 		return r.edited(ctx, u)
@@ -50,6 +53,17 @@ func (r *Router) handle(ctx context.Context, u *update) error {
 	return r.words(ctx, u)
 }
 
+// refuseForwarded refuses words that a person only passed on. Whoever wrote
+// them may be anybody, and what they ask for would be done in the name of the
+// person who forwarded them, perhaps only to show it.
+func refuseForwarded(who pulse.Operator) error {
+	if !who.Role.May() {
+		return mayNot(who)
+	}
+	return pulse.Invalid("this is a forwarded message: its words are not yours, so I take them neither as a goal nor as an answer or a command",
+		"say in your own words what is to be done; what you quote in them is fine")
+}
+
 func mayNot(who pulse.Operator) error {
 	return &pulse.Error{Code: pulse.CodeForbidden, Message: "you may look, but not change anything (your role is " + string(who.Role) + ")",
 		Hint: "an owner of this bot can make you a code with another role"}
@@ -58,7 +72,7 @@ func mayNot(who pulse.Operator) error {
 // stranger answers whoever is not known. Nothing but a pairing code is ever
 // looked at, and what else they say is not even stored beyond its update.
 func (r *Router) stranger(ctx context.Context, u *update) error {
-	if u.e.Kind == KindMessage {
+	if u.e.Kind == KindMessage && !u.e.Forwarded {
 		if code, ok := pairingCode(u.e.Text); ok {
 			return r.pair(ctx, u, code)
 		}

@@ -19,7 +19,7 @@ func TestStrangersStartNothing(t *testing.T) {
 	edit := b.event("9", "9", "/pulse evil")
 	edit.Kind = bot.KindEdit
 	forward := b.event("9", "9", "goal")
-	forward.Note = "forwarded"
+	forward.Forwarded = true
 	for _, e := range []bot.Event{b.event("9", "9", "delete everything"), b.event("9", "9", "/pulse delete everything"), b.event("1", "9", "/abort"),
 		b.event("9", "9", "/list"), b.event("9", "9", "/start"), edit, forward} {
 		b.do(e)

@@ -30,6 +30,7 @@ type Event struct {
 	ReplyTo    string // external id of the message this replies to
 	Text       string // sanitised; commands keep their leading slash, without @bot
 	OtherBot   bool   // a command addressed to another bot
+	Forwarded  bool   // the words are another's: they are no goal, answer or command of the sender
 	Data       string // of the button
 	CallbackID string // to acknowledge the press
 	To         pulse.Address
@@ -102,4 +103,5 @@ type Reader interface {
 	FindSession(ctx context.Context, idOrSuffix string) (pulse.Session, error) // CodeNotFound, CodeInvalid when ambiguous
 	Iterations(ctx context.Context, id pulse.SessionID) ([]pulse.Iteration, error)
 	Gate(ctx context.Context, id pulse.GateID) (pulse.Gate, error)
+	OpenGate(ctx context.Context, id pulse.SessionID) (pulse.Gate, error) // pulse.ErrNone
 }

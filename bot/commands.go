@@ -145,7 +145,7 @@ func (r *Router) resume(ctx context.Context, u *update, args string) error {
 	if err != nil {
 		return err
 	}
-	if err := r.checkLength(text); err != nil {
+	if err := checkLength("answer", text); err != nil {
 		return err
 	}
 	if s.Status == pulse.SessionComplete && visible(text) {
@@ -176,7 +176,7 @@ func (r *Router) answerCommand(ctx context.Context, u *update, args string) erro
 	if !visible(text) {
 		return pulse.Invalid("the answer is empty", "write it behind the command: /answer TEXT")
 	}
-	if err := r.checkLength(text); err != nil {
+	if err := checkLength("answer", text); err != nil {
 		return err
 	}
 	gate := pulse.GateID("")

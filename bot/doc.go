@@ -8,6 +8,9 @@
 // decides about a session (that is loop), and knows no platform: an adapter
 // decodes, and may acknowledge presses and open topics.
 //
+// Forwarded words are refused with a reply, whoever passes them on: they are
+// another's, and decide, start and pair nothing.
+//
 // Updates of one chat are handled in order, those of different chats at
 // once. A Router runs once a process; several processes do no harm, because
 // the mark is part of the write.

@@ -55,7 +55,6 @@ type Config struct {
 	Parallel int           // chats handled at once: 4
 	MaxTries int           // handlings of an update that fails unexpectedly: 6
 	Choice   time.Duration // how long a goal waits for the choice of its project: 24 h
-	MaxGoal  int           // characters of a goal: 32,000
 }
 
 // Router turns updates into deeds.
@@ -100,7 +99,6 @@ func New(cfg Config) *Router {
 	cfg.Parallel = cmp.Or(cfg.Parallel, 4)
 	cfg.MaxTries = cmp.Or(cfg.MaxTries, 6)
 	cfg.Choice = cmp.Or(cfg.Choice, 24*time.Hour)
-	cfg.MaxGoal = cmp.Or(cfg.MaxGoal, 32_000)
 	r := &Router{cfg: cfg, adapters: map[pulse.Platform]Adapter{}, tries: map[pulse.InboundID]int{},
 		counted: map[pulse.InboundID]int{}, topics: map[pulse.InboundID]pulse.Address{}, held: map[chatKey]hold{},
 		waiting: map[pulse.Address][]pulse.InboundID{}, told: map[string]time.Time{}}

@@ -218,7 +218,7 @@ func TestCommands(t *testing.T) {
 		{"/", []string{"do not know"}},
 		{"/pulse", []string{"The goal is empty", "/pulse add a health endpoint"}},
 		{"/pulse \u200b \u202e", []string{"The goal is empty"}},
-		{"/pulse " + strings.Repeat("x", 32_001), []string{"32001 characters", "at most 32000"}},
+		{"/pulse " + strings.Repeat("é", loop.MaxGoalBytes/2) + "x", []string{"The goal has 65537 bytes", "At most 65536"}},
 		{"/answer", []string{"empty"}},
 		{"/answer yes", []string{"does not wait for this answer"}},
 		{"/resume", []string{"running already"}},
@@ -274,7 +274,7 @@ func TestBadText(t *testing.T) {
 		"emoji 👩‍👩‍👧 stay":              "emoji 👩‍👩‍👧 stay",
 		"a\r\nb\u2028c":                 "a\nb\nc",
 		"bad \xff bytes":                "bad \ufffd bytes",
-		strings.Repeat("é", 32_000):     strings.Repeat("é", 32_000),
+		strings.Repeat("é", 32<<10):     strings.Repeat("é", 32<<10),
 	} {
 		b.say(fmt.Sprint(len(b.w.AllSessions())+10), "1", text)
 		all := b.w.AllSessions()

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"pulseloop/loop"
 	"pulseloop/pulse"
@@ -24,7 +23,7 @@ const maxChoices = 20
 // them. Without a project to work on, the person is asked, and the update
 // stays in the inbox until they chose: a goal survives everything there.
 func (r *Router) start(ctx context.Context, u *update, goal string) error {
-	if err := r.checkGoal(goal); err != nil {
+	if err := checkGoal(goal); err != nil {
 		return err
 	}
 	project, err := r.projectOf(ctx, u)
@@ -52,17 +51,19 @@ func (r *Router) start(ctx context.Context, u *update, goal string) error {
 	return err
 }
 
-func (r *Router) checkGoal(goal string) error {
+func checkGoal(goal string) error {
 	if !visible(goal) {
 		return pulse.Invalid("the goal is empty", "say what is to be done, such as: /pulse add a health endpoint")
 	}
-	return r.checkLength(goal)
+	return checkLength("goal", goal)
 }
 
-func (r *Router) checkLength(text string) error {
-	if n := utf8.RuneCountInString(text); n > r.cfg.MaxGoal {
-		return &pulse.Error{Code: pulse.CodeTooLarge, Message: fmt.Sprintf("this has %d characters, and at most %d are taken", n, r.cfg.MaxGoal),
-			Hint: "put the long part into a file of the repository and name the file"}
+// checkLength refuses what a session would refuse, in the same measure and
+// words, before a topic is opened or a project asked for.
+func checkLength(what, text string) error {
+	if len(text) > loop.MaxGoalBytes {
+		return &pulse.Error{Code: pulse.CodeTooLarge, Message: fmt.Sprintf("the %s has %d bytes", what, len(text)),
+			Hint: fmt.Sprintf("at most %d are taken; put the long part into a file of the repository and name it", loop.MaxGoalBytes)}
 	}
 	return nil
 }

@@ -137,7 +137,7 @@ func none(err error) error {
 // toSession says words to a session. gate is the question they reply to, if
 // they reply to one.
 func (r *Router) toSession(ctx context.Context, u *update, s pulse.Session, gate pulse.GateID, text string) error {
-	if err := r.checkLength(text); err != nil {
+	if err := checkLength("message", text); err != nil {
 		return err
 	}
 	prefix := ""
@@ -158,6 +158,9 @@ func (r *Router) toSession(ctx context.Context, u *update, s pulse.Session, gate
 	_, err := r.cfg.Doer.Say(ctx, r.actor(u, func(after pulse.Session, c *pulse.Change) pulse.Message {
 		return pulse.Text(prefix + heard(after, c))
 	}), s.ID, text)
+	if s.Status == pulse.SessionBlocked {
+		return r.unclear(ctx, u, s.ID, err)
+	}
 	return err
 }
 
@@ -168,6 +171,9 @@ func (r *Router) answer(ctx context.Context, u *update, id pulse.SessionID, gate
 		u.ack = said
 		return pulse.Text(said)
 	}), id, gate, choice, text)
+	if choice == "" {
+		err = r.unclear(ctx, u, id, err)
+	}
 	if pulse.CodeOf(err) != pulse.CodeConflict || gate == "" {
 		return err
 	}
@@ -176,6 +182,40 @@ func (r *Router) answer(ctx context.Context, u *update, id pulse.SessionID, gate
 		return err
 	}
 	return &pulse.Error{Code: pulse.CodeConflict, Message: decided(g), Err: err}
+}
+
+// unclear shows the choices again, with their buttons, to whoever answered in
+// words that are none of them. Any other outcome is passed on.
+func (r *Router) unclear(ctx context.Context, u *update, id pulse.SessionID, cause error) error {
+	if pulse.CodeOf(cause) != pulse.CodeInvalid {
+		return cause
+	}
+	g, err := r.cfg.Reader.OpenGate(ctx, id)
+	if errors.Is(err, pulse.ErrNone) || err == nil && len(g.Options) == 0 {
+		return cause
+	}
+	if err != nil {
+		return fmt.Errorf("read the open gate of session %s: %w", id, err)
+	}
+	text, _ := forPeople(cause)
+	m := pulse.Text("⚠️ " + text)
+	var row []pulse.Button
+	for _, o := range g.Options {
+		m.Spans[0].Text += "\n• " + line(o.Key, 60)
+		if l := label(g, o.Key); l != line(o.Key, 60) {
+			m.Spans[0].Text += ": " + l
+		}
+		// A platform takes 64 bytes with a button; a longer key can be typed.
+		if data := "g:" + string(g.ID) + ":" + o.Key; len(data) <= 64 {
+			row = append(row, pulse.Button{Label: line(label(g, o.Key), 40), Data: data})
+		}
+	}
+	if len(row) > 0 {
+		m.Buttons = [][]pulse.Button{row}
+	}
+	n := r.notice(u, m, id)
+	n.GateID = g.ID // a reply to this answers the question, too
+	return r.finish(ctx, u, pulse.Change{Notices: []pulse.Notice{n}})
 }
 
 // decided says how a gate that is closed was closed.

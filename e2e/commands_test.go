@@ -261,7 +261,7 @@ iterations: [[{write: {path: a.txt, content: a}}, {say: Done.}, {signal: COMPLET
 		{2, []string{"start", "--project", "other", "--path", "/", "x"}, []string{"/"}},
 		{2, []string{"projects", "add", filepath.Join(p.Home, "nowhere")}, []string{"nowhere", "→ "}},
 		{2, []string{"pair", "--role", "king"}, []string{"king"}},
-		{2, []string{"pair"}, []string{"no bot to pair with", "→ configure one with `pulse init`"}},
+		{2, []string{"pair"}, []string{"no bot to pair with", "→ configure a bot first: pulse init, or telegram.token"}},
 		{2, []string{"show", ""}, []string{"the session is missing", "→ ", "`pulse list`"}},
 		{2, []string{"logs", " "}, []string{"the session is missing"}},
 		{2, []string{"abort", ""}, []string{"the session is missing"}},

@@ -120,11 +120,8 @@ func (d *Decoder) message(m *wireMessage) bot.Event {
 		return ignored(m, m.what())
 	case e.Text == "":
 		return ignored(m, "message without visible text")
-	case len(m.ForwardOrigin) > 0 && strings.HasPrefix(e.Text, "/"):
-		// The words are another's: passing them on is not giving the command.
-		return ignored(m, "forwarded command")
 	case len(m.ForwardOrigin) > 0:
-		e.Note = "forwarded"
+		e.Forwarded = true
 	case m.SenderChat != nil:
 		e.Note = "sent in the name of a chat: the person is not known"
 	case m.From == nil:

@@ -60,8 +60,8 @@ func TestDecode(t *testing.T) {
 			"moved -5001 7000000001 '' to=-1009 (the group became a supergroup)"},
 		"migrated from": {message(group + `,"migrate_from_chat_id":-5001`),
 			"ignored -1001234567890 7000000001 '' (the supergroup was a group; told by the group itself)"},
-		"forwarded":         {message(`"text":"look at this","forward_origin":{"type":"something new"}`), "message 7000000001 7000000001 'look at this' private (forwarded)"},
-		"forwarded command": {message(`"text":"/abort","forward_origin":{"type":"user"}`), "ignored 7000000001 7000000001 '' private (forwarded command)"},
+		"forwarded":         {message(`"text":"look at this","forward_origin":{"type":"something new"}`), "message 7000000001 7000000001 'look at this' private forwarded"},
+		"forwarded command": {message(`"text":"/abort","forward_origin":{"type":"user"}`), "message 7000000001 7000000001 '/abort' private forwarded"},
 		"anonymous admin": {message(group + `,"from":{"id":1087968824,"is_bot":true,"first_name":"Group"},"sender_chat":{"id":-1001234567890,"type":"supergroup"},"text":"/abort"`),
 			"message -1001234567890  '/abort' (sent in the name of a chat: the person is not known)"},
 		"no from": {`{"update_id":1,"message":{"message_id":5,"date":0,"chat":{"id":-7,"type":"group"},"text":"/abort"}}`,
@@ -107,7 +107,7 @@ func show(e bot.Event) string {
 		on   bool
 		text string
 	}{
-		{e.Private, "private"}, {e.Sender.Bot, "bot"}, {e.OtherBot, "other"}, {e.ReplyTo != "", "reply=" + e.ReplyTo},
+		{e.Private, "private"}, {e.Sender.Bot, "bot"}, {e.OtherBot, "other"}, {e.Forwarded, "forwarded"}, {e.ReplyTo != "", "reply=" + e.ReplyTo},
 		{e.Data != "", "data=" + e.Data}, {e.CallbackID != "", "cb=" + e.CallbackID}, {!e.To.Zero(), "to=" + e.To.Chat},
 		{e.Note != "", "(" + e.Note + ")"},
 	} {
