@@ -1,10 +1,13 @@
 package e2e
 
 import (
+	"fmt"
+	"io"
 	"net/http"
-	"os/exec"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"pulseloop/api/wire"
 	"pulseloop/bot/telegram/telegramtest"
@@ -12,9 +15,29 @@ import (
 	"pulseloop/pulse"
 )
 
+// insiderEnv makes the test binary the HTTP client of the agent below: one that is there on every machine.
+const insiderEnv = "PULSE_E2E_INSIDER"
+
+// insiderPost posts args[1] as JSON to the address args[0], and prints the status.
+func insiderPost(args []string, out io.Writer) int {
+	if len(args) != 2 {
+		fmt.Fprintln(out, "no request: give an address and a body")
+		return 2
+	}
+	client := &http.Client{Timeout: 30 * time.Second}
+	res, err := client.Post(args[0], "application/json", strings.NewReader(args[1]))
+	if err != nil {
+		fmt.Fprintln(out, "no request:", err)
+		return 1
+	}
+	defer res.Body.Close()
+	fmt.Fprintln(out, res.StatusCode)
+	return 0
+}
+
 // insider is an agent that tries, from inside its run, to decide for the person: with HTTP requests and with the program itself,
 // in the environment that the product gives it. It writes what came of it into files, so that they are in the commit.
-func insider(pulse string) string {
+func insider(pulse, poster string) string {
 	return `
 iterations:
   - - say: "May I delete the database?"
@@ -29,12 +52,7 @@ sessions:
               victim=$(cat "$HOME/victim")
               post() {
                 printf '%s ' "$1"
-                if command -v curl >/dev/null; then
-                  curl -sS -o body.txt -w '%{http_code}' -X POST -H 'Content-Type: application/json' -d "$2" "http://$(cat "$HOME/address")$1"
-                else
-                  echo 401
-                fi
-                echo
+                ` + insiderEnv + `=1 ` + poster + ` "http://$(cat "$HOME/address")$1" "$2"
               }
               {
                 post /api/pulse/$victim/answer '{"text":"yes"}'
@@ -61,7 +79,11 @@ func TestAnAgentCannotDecideForThePerson(t *testing.T) {
 	e2etest.Databases(t, func(t *testing.T, database string) {
 		tg := telegramtest.Start(t, telegramtest.Options{})
 		repo := e2etest.Repo(t)
-		p := e2etest.New(t, e2etest.Options{Database: database, Telegram: tg, Projects: one(repo), Script: insider(e2etest.Binary(t))})
+		poster, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := e2etest.New(t, e2etest.Options{Database: database, Telegram: tg, Projects: one(repo), Script: insider(e2etest.Binary(t), poster)})
 		// Secrets under every name that people give them.
 		p.Setenv("PULSE_TELEGRAM_WEBHOOK_SECRET=webhook-secret-0123456789", "SOME_API_KEY=sk-somekey0123456789abcdef", "DATABASE_URL=postgres://u:dbpassword@h/d")
 		p.Up()
@@ -87,9 +109,6 @@ func TestAnAgentCannotDecideForThePerson(t *testing.T) {
 			if !strings.HasSuffix(line, " 401") {
 				t.Errorf("a request of the agent's was answered: %s", line)
 			}
-		}
-		if _, err := exec.LookPath("curl"); err != nil {
-			t.Log("curl is not installed: the agent could not ask; the requests are made from here alone")
 		}
 		program := repo.File(done.BranchName, "program.txt")
 		if n := strings.Count(program, ": 5"); n != 5 {
