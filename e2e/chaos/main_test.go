@@ -16,7 +16,10 @@ var (
 	longFlag  = flag.Bool("chaos.long", false, "run the tests that take minutes")
 )
 
-func TestMain(m *testing.M) { e2etest.Main(m) }
+func TestMain(m *testing.M) {
+	_ = flag.Set("rapid.checks", "40") // unless the command line says more: with the race detector a sequence takes its time
+	e2etest.Main(m)
+}
 
 // newSeed is the seed of one test; it is printed, so that the run can be repeated.
 func newSeed(t *testing.T) uint64 {

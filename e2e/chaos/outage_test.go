@@ -116,7 +116,7 @@ func TestDatabaseOutages(t *testing.T) {
 // TestBackendsTerminated ends ten connections a second, any of them, at any point of any transaction.
 func TestBackendsTerminated(t *testing.T) {
 	t.Parallel()
-	length := 10 * time.Second
+	length := 5 * time.Second
 	if *longFlag {
 		length = 2 * time.Minute
 	}
@@ -147,7 +147,9 @@ func TestBackendsTerminated(t *testing.T) {
 	st.calm(st.limit())
 	t.Logf("%d connections ended in %s; at rest %s after the last; %d of %d goals over the API were acknowledged", ended, length, time.Since(last).Round(time.Millisecond), len(l.acked), len(l.asked))
 	st.afterwards(l)
-	st.leaks()
+	if *longFlag {
+		st.leaks()
+	}
 	st.clean()
 }
 
