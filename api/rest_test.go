@@ -294,7 +294,7 @@ func TestEventsAndTurns(t *testing.T) {
 	r := serve(t, nil)
 	s := r.session(pulse.Session{})
 	for i := range 5 {
-		r.Emit(s.ID, pulse.Event{Type: pulse.EventSessionChanged, Data: map[string]any{"i": i}})
+		r.Emit(s.ID, pulse.Event{Type: pulse.EventSessionChanged, Data: map[string]any{"reason": fmt.Sprint(i)}})
 	}
 	at := "/api/pulse/" + string(s.ID)
 	var l wire.EventList

@@ -133,7 +133,7 @@ func TestGoldenFrames(t *testing.T) {
 			ev(9, pulse.EventTurnStarted, "turn-2", nil),
 			ev(12, pulse.EventTurnCompleted, "turn-2", nil),
 			ev(13, pulse.EventIterationEnded, "", map[string]any{"signal": "COMPLETE"}),
-			ev(14, pulse.EventSessionCompleted, "", map[string]any{"summary": "Done <b>&"}))
+			ev(14, pulse.EventSessionCompleted, "", map[string]any{"branch": "pulse/a<b>&"}))
 		r.Stream(sessionID,
 			de(2, 1, pulse.EventThoughtDelta, "turn-1", "Let me"),
 			de(4, 2, pulse.EventThoughtDelta, "turn-1", " see"),
@@ -167,7 +167,7 @@ func TestSubscribing(t *testing.T) {
 	r := serve(t, nil)
 	a, b := r.session(pulse.Session{}), r.session(pulse.Session{})
 	mark := func(s pulse.Session, name string) {
-		r.Emit(s.ID, pulse.Event{Type: pulse.EventSessionChanged, Data: map[string]any{"name": name}})
+		r.Emit(s.ID, pulse.Event{Type: pulse.EventSessionChanged, Data: map[string]any{"reason": name}})
 	}
 	mark(a, "a1")
 	mark(a, "a2")
@@ -180,7 +180,7 @@ func TestSubscribing(t *testing.T) {
 	expect := func(p *peer, names ...string) {
 		t.Helper()
 		for _, n := range names {
-			if f := p.next(); f.Data["name"] != n {
+			if f := p.next(); f.Data["reason"] != n {
 				t.Fatalf("frame %+v, want %s", f, n)
 			}
 		}
@@ -195,7 +195,7 @@ func TestSubscribing(t *testing.T) {
 	expect(one, "a3")
 	seen := map[any]bool{}
 	for range 3 {
-		seen[known.next().Data["name"]] = true
+		seen[known.next().Data["reason"]] = true
 	}
 	if len(seen) != 3 || !seen["b2"] || !seen["a3"] || !seen["c1"] {
 		t.Errorf("seen %v", seen)
@@ -338,7 +338,7 @@ func TestSlowReader(t *testing.T) {
 	last := int64(0)
 	for !metric("pulse_ws_slow_closed_total") {
 		last++
-		r.Emit(s.ID, pulse.Event{Type: pulse.EventSessionChanged, Data: map[string]any{"text": big}})
+		r.Emit(s.ID, pulse.Event{Type: pulse.EventSessionChanged, Data: map[string]any{"reason": big}})
 		if f := quick.next(); f.Seq != last {
 			t.Fatalf("quick reader: event %d, want %d", f.Seq, last)
 		}
@@ -464,7 +464,7 @@ func TestStoppingDespiteAStuckPeer(t *testing.T) {
 	p := r.dial()
 	p.subscribe(`{"type":"subscribe","all":true}`)
 	for range 40 {
-		r.Emit(s.ID, pulse.Event{Type: pulse.EventSessionChanged, Data: map[string]any{"text": strings.Repeat("x", 128<<10)}})
+		r.Emit(s.ID, pulse.Event{Type: pulse.EventSessionChanged, Data: map[string]any{"reason": strings.Repeat("x", 128<<10)}})
 	}
 	eventually(t, "the peer is stuck", func() bool {
 		return strings.Contains(string(r.want(200, "GET", "/metrics", "", nil).body), "pulse_ws_slow_closed_total 1\n")

@@ -158,7 +158,7 @@ func (w *World) append(id pulse.SessionID, events ...pulse.Event) {
 	s := w.session(id)
 	for _, e := range events {
 		s.EventSeq++
-		e.SessionID, e.Seq = id, s.EventSeq
+		e.SessionID, e.Seq, e.Data = id, s.EventSeq, whole(e.Type, e.Data)
 		if e.At.IsZero() {
 			e.At = w.Now
 		}
