@@ -229,13 +229,3 @@ func (p *Process) awaitGone(d time.Duration) bool {
 		return false
 	}
 }
-
-// hurried reports whether patience has ended.
-func (p *Process) hurried() bool {
-	select {
-	case <-p.hurry:
-		return true
-	default:
-		return false
-	}
-}
