@@ -122,7 +122,7 @@ func TestKilledAfterEveryMessage(t *testing.T) {
 	again()
 	ann.Say("do it in two parts")
 	ann.Hears("🚀 [my-app] Started")
-	again()
+	// Two of the three attempts of this iteration may be killed, and no more: the third is the one that succeeds.
 	p.AwaitHeld("middle")
 	again()
 	ann.Say("mind the tests")
