@@ -321,6 +321,7 @@ func TestSlowReader(t *testing.T) {
 	s := r.session(pulse.Session{ID: sessionID})
 	slow, quick := r.dial(), r.dial()
 	slow.subscribe(`{"type":"subscribe","all":true}`)
+	slow.bulk, quick.bulk = true, true
 	quick.subscribe(`{"type":"subscribe","all":true}`)
 
 	big := strings.Repeat("x", 64<<10)
