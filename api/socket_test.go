@@ -464,9 +464,14 @@ func TestStoppingDespiteAStuckPeer(t *testing.T) {
 	s := r.session(pulse.Session{})
 	p := r.dial()
 	p.subscribe(`{"type":"subscribe","all":true}`)
-	for range 40 {
-		r.Emit(s.ID, pulse.Event{Type: pulse.EventSessionChanged, Data: map[string]any{"reason": strings.Repeat("x", 128<<10)}})
+	big := func(n int) pulse.Event {
+		return pulse.Event{Type: pulse.EventSessionChanged, Data: map[string]any{"reason": strings.Repeat("x", n)}}
 	}
+	r.Emit(s.ID, big(8<<20))
+	if _, _, err := p.conn.Reader(p.ctx); err != nil { // its beginning is here, and the rest finds no room
+		t.Fatal(err)
+	}
+	r.Emit(s.ID, big(1<<20), big(1<<20))
 	eventually(t, "the peer is stuck", func() bool {
 		return strings.Contains(string(r.want(200, "GET", "/metrics", "", nil).body), "pulse_ws_slow_closed_total 1\n")
 	})
