@@ -67,7 +67,11 @@ func (r *run) watch(ctx context.Context, child *proc.Process) (stop func()) {
 	return func() { close(quit); <-ended }
 }
 
-// busy reports whether that is more than idling.
+// busy reports whether that is more than idling. What the agent was kept from
+// running is taken off: on a machine where many want a processor, one that
+// works gets little of it, and is no less alive. One that was kept from it
+// all the time wants to work.
 func busy(w proc.Work, in time.Duration) bool {
-	return w.CPU > 0 && w.CPU >= in/busyShare || w.Bytes >= int64(busyBytes*in.Seconds())
+	could := max(0, in-w.Starved)
+	return w.CPU+w.Starved > 0 && w.CPU >= could/busyShare || w.Bytes >= int64(busyBytes*could.Seconds())
 }

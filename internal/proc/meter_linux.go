@@ -24,7 +24,11 @@ func (p *Process) Meter() *Meter { return &Meter{p: p} }
 type counters struct {
 	ticks int64
 	bytes int64
+	waits map[int]time.Duration // by thread, what it waited for a processor
 }
+
+// maxThreads is how many threads of a process are asked what they wait for.
+const maxThreads = 64
 
 // tick is the unit of CPU times in /proc: USER_HZ, 100 on every architecture
 // that Go knows.
@@ -53,6 +57,9 @@ func (m *Meter) Work() (w Work, ok bool) {
 		old := before[id]
 		ticks += max(0, c.ticks-old.ticks)
 		w.Bytes += max(0, c.bytes-old.bytes)
+		for thread, waited := range c.waits {
+			w.Starved = max(w.Starved, waited-old.waits[thread])
+		}
 	}
 	w.CPU = time.Duration(ticks) * tick
 	return w, true
@@ -83,11 +90,45 @@ func count(id ident) (counters, bool) {
 	if !ok || e.ident != id {
 		return counters{}, false
 	}
-	c := counters{ticks: parseTicks(stat)}
+	c := counters{ticks: parseTicks(stat), waits: waits(dir + "/task")}
 	if b, err := readSome(dir+"/io", buf[:]); err == nil {
 		c.bytes = parseIO(b)
 	}
 	return c, true
+}
+
+// waits reads what the threads of a process have waited for a processor. A
+// kernel that does not count it has none.
+func waits(dir string) map[int]time.Duration {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	names, _ := f.Readdirnames(maxThreads)
+	out := make(map[int]time.Duration, len(names))
+	var buf [128]byte
+	for _, name := range names {
+		thread, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		if b, err := readSome(dir+"/"+name+"/schedstat", buf[:]); err == nil {
+			out[thread] = parseWait(b)
+		}
+	}
+	return out
+}
+
+// parseWait is the second of the three numbers of a schedstat: the
+// nanoseconds that the thread was ready to run and did not.
+func parseWait(line []byte) time.Duration {
+	fields := strings.Fields(string(line))
+	if len(fields) != 3 {
+		return 0
+	}
+	n, _ := strconv.ParseInt(fields[1], 10, 64)
+	return time.Duration(max(0, n))
 }
 
 func readSome(path string, buf []byte) ([]byte, error) {

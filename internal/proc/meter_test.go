@@ -1,8 +1,10 @@
 package proc
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -58,7 +60,7 @@ func TestMeterSeesThatNothingIsDone(t *testing.T) {
 	within(t, 10*time.Second, "a family that sleeps", func() bool { // it may still be starting
 		<-time.After(300 * time.Millisecond)
 		w, ok := m.Work()
-		return ok && w == Work{}
+		return ok && w.CPU == 0 && w.Bytes == 0
 	})
 	m.Forget()
 	if w, ok := m.Work(); ok {
@@ -78,8 +80,39 @@ func TestParseCounters(t *testing.T) {
 	if n := parseTicks([]byte("12 (a) S 1 x")); n != 0 {
 		t.Errorf("ticks of a short line: %d", n)
 	}
+	if d := parseWait([]byte("516638942 1044791565 140\n")); d != 1044791565 {
+		t.Errorf("waited %v", d)
+	}
+	if d := parseWait([]byte("1 2\n")); d != 0 {
+		t.Errorf("of a short line: %v", d)
+	}
 	if n := parseIO([]byte("rchar: 5\nwchar: 70\nsyscr: 9\nread_bytes: 4096\nwrite_bytes: x\n")); n != 75 {
 		t.Errorf("bytes: %d", n)
+	}
+}
+
+// Who cannot work because others do is told from who does not want to.
+func TestMeterSeesWhoIsKeptFromRunning(t *testing.T) {
+	spin := "while :; do :; done"
+	crowd := mustStart(t, marked(t, fmt.Sprintf("for i in $(seq %d); do (%s) & done; echo up; wait", 3*runtime.NumCPU(), spin)))
+	line(t, crowd)
+	p := mustStart(t, marked(t, "echo up; "+spin))
+	line(t, p)
+	idle := mustStart(t, marked(t, "echo up; exec sleep 600"))
+	line(t, idle)
+	var starved, bored time.Duration
+	m, other := p.Meter(), idle.Meter()
+	m.Work()
+	other.Work()
+	within(t, 60*time.Second, "one that waits for a processor", func() bool {
+		<-time.After(100 * time.Millisecond)
+		w, _ := m.Work()
+		v, _ := other.Work()
+		starved, bored = starved+w.Starved, bored+v.Starved
+		return starved >= 500*time.Millisecond
+	})
+	if bored > starved/2 {
+		t.Errorf("one that sleeps wanted to run for %v, one that works for %v", bored, starved)
 	}
 }
 
