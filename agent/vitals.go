@@ -21,6 +21,14 @@ func (v *vitals) sign(now time.Time) { v.last, v.unsaved = now, now }
 // said notes what the agent does by what it said last. A result may be
 // followed by more: then it was not the end.
 func (v *vitals) said(kind cli.EventKind, openTools int) {
+	before := v.phase
+	// The sign that the same output was may have been stored just before. The
+	// phase has to be stored too: whether a silence is too long hangs on it.
+	defer func() {
+		if v.phase != before && v.unsaved.IsZero() {
+			v.unsaved = v.last
+		}
+	}()
 	switch {
 	case kind == cli.EventResult:
 		v.phase = pulse.PhaseEnding

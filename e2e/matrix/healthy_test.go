@@ -33,12 +33,12 @@ func behaviour(r *rand.Rand, n int) string {
 	case 0: // it works and says nothing
 		steps = append(steps, "spin: "+long.String())
 	case 1: // its tool works and says nothing
-		steps = append(steps, fmt.Sprintf(`run: "timeout %d sh -c 'while :; do i=0; while [ $i -lt 9000 ]; do i=$((i+1)); done; sleep 0.05; done'; true"`, longTool))
+		steps = append(steps, fmt.Sprintf(`run: "timeout %d sh -c 'while :; do i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done; sleep 0.05; done'; true"`, longTool))
 	case 2: // its tool only waits
-		steps = append(steps, fmt.Sprintf("tool: {name: shell, wait: %s}", between(silence+time.Second, tool-3*time.Second)))
+		steps = append(steps, fmt.Sprintf("tool: {name: shell, wait: %s}", between(silence+time.Second, tool/2)))
 	case 3: // it waits for its model, again and again
 		for range 4 {
-			steps = append(steps, "sleep: "+between(0, silence/2).String(), "say: and then")
+			steps = append(steps, "sleep: "+between(0, silence/3).String(), "say: and then")
 		}
 	case 4: // it talks all the time
 		steps = append(steps, fmt.Sprintf("flood: {lines: %d}", 100+r.IntN(2000)))

@@ -28,7 +28,7 @@ var quick = []string{"PULSE_LOOP_SILENCE_LIMIT=" + silence.String(), "PULSE_LOOP
 
 const (
 	silence = 9 * time.Second
-	tool    = 14 * time.Second
+	tool    = 24 * time.Second
 )
 
 // program is one in a state of having worked already, so that what it takes

@@ -4,7 +4,9 @@ import (
 	"testing"
 	"time"
 
+	"pulseloop/agent/cli"
 	"pulseloop/internal/proc"
+	"pulseloop/pulse"
 )
 
 func TestBusy(t *testing.T) {
@@ -27,5 +29,24 @@ func TestBusy(t *testing.T) {
 		if got := busy(c.work, in); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
 		}
+	}
+}
+
+// Output is a sign first and understood a moment later. When the sign was
+// stored in between, the phase still has to be: an agent whose tool has just
+// begun would be judged as one that thinks.
+func TestPhaseIsStoredThoughItsSignWas(t *testing.T) {
+	var v vitals
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	v.phase = pulse.PhaseThinking
+	v.sign(at)
+	v.unsaved = time.Time{} // stored
+	v.said(cli.EventToolStart, 1)
+	if v.phase != pulse.PhaseTool || !v.unsaved.Equal(at) {
+		t.Errorf("phase %q, to be stored with the sign of %v", v.phase, v.unsaved)
+	}
+	v.unsaved = time.Time{}
+	if v.said(cli.EventToolStart, 2); !v.unsaved.IsZero() {
+		t.Error("nothing new is stored again")
 	}
 }
