@@ -110,7 +110,7 @@ func explainPostgres(err error) *pulse.Error {
 		case e.Code == "22P02", e.Code == "42804":
 			return refusedValue()
 		case e.Code == "57014":
-			return &pulse.Error{Code: pulse.CodeUnavailable, Message: "the database took too long to answer", Hint: "try again"}
+			return slow()
 		case strings.HasPrefix(e.Code, "57P"), strings.HasPrefix(e.Code, "53"), strings.HasPrefix(e.Code, "08"):
 			return unreachable()
 		}
@@ -118,17 +118,25 @@ func explainPostgres(err error) *pulse.Error {
 	}
 	var connect *pgconn.ConnectError
 	var network net.Error
-	if errors.As(err, &connect) || errors.As(err, &network) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) ||
-		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) || strings.Contains(err.Error(), "conn closed") {
-		if !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
-			return unreachable()
-		}
+	switch {
+	case errors.Is(err, context.Canceled): // who asked has gone
+	case errors.As(err, &connect):
+		return unreachable()
+	case errors.Is(err, context.DeadlineExceeded): // nobody refuses, and nobody answers: a network that swallows, or a lock
+		return slow()
+	case errors.As(err, &network), errors.Is(err, driver.ErrBadConn), errors.Is(err, sql.ErrConnDone),
+		errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF), strings.Contains(err.Error(), "conn closed"):
+		return unreachable()
 	}
 	return nil
 }
 
 func unreachable() *pulse.Error {
 	return &pulse.Error{Code: pulse.CodeUnavailable, Message: "the database cannot be reached", Hint: "check that PostgreSQL runs and that PULSE_DATABASE_URL is right"}
+}
+
+func slow() *pulse.Error {
+	return &pulse.Error{Code: pulse.CodeUnavailable, Message: "the database took too long to answer", Hint: "try again; if it stays so, check the database and the network to it"}
 }
 
 func noSchema() *pulse.Error {
