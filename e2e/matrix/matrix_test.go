@@ -46,7 +46,7 @@ var rows = []row{
     - say: never
     - hang: true`, session: pulse.SessionBlocked, iterations: hangs, says: "no sign of life from the agent for 9s", bound: 34 * time.Second, killable: true},
 	{name: "hangs inside a tool", script: `  - - run: "sleep 600"`,
-		session: pulse.SessionBlocked, iterations: hangs, says: "for " + tool.String() + " while it ran a tool", bound: 34 * time.Second, killable: true},
+		session: pulse.SessionBlocked, iterations: hangs, says: "for " + tool.String() + " while it ran a tool", bound: 2*tool + 6*time.Second, killable: true},
 	{name: "hangs before the first output", command: `exec sleep 600`,
 		session: pulse.SessionBlocked, iterations: hangs, says: "printed nothing since its start", bound: 22 * time.Second, killable: true},
 	{name: "hangs after a tool's result", script: `  - - tool: {name: shell, output: fine}
