@@ -22,10 +22,11 @@ import (
 func Defaults(home string) Config {
 	return Config{
 		DataDir: filepath.Join(home, ".local", "share", "pulse"), AllowedRoots: []string{home}, Sandbox: "auto",
-		HTTP:   HTTP{Listen: "127.0.0.1:3002"},
-		Loop:   Loop{MaxIterations: 10, SilenceLimit: 5 * time.Minute, ToolSilenceLimit: 30 * time.Minute, IterationLimit: 12 * time.Hour},
-		Daemon: Daemon{Slots: 2, ShutdownGrace: 10 * time.Second, Lease: 30 * time.Second, Linger: 20 * time.Second},
-		Log:    Log{Level: "info", Format: "text"},
+		HTTP:      HTTP{Listen: "127.0.0.1:3002"},
+		Loop:      Loop{MaxIterations: 10, SilenceLimit: 5 * time.Minute, ToolSilenceLimit: 30 * time.Minute, IterationLimit: 12 * time.Hour},
+		Daemon:    Daemon{Slots: 2, ShutdownGrace: 10 * time.Second, Lease: 30 * time.Second, Linger: 20 * time.Second},
+		Retention: Retention{Events: "90d", Turns: "365d", Prompts: "30d", Messages: "90d", Deltas: "1m", Worktrees: "1d"},
+		Log:       Log{Level: "info", Format: "text"},
 	}
 }
 

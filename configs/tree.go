@@ -19,6 +19,7 @@ type Config struct {
 	Telegram     Telegram           `yaml:"telegram"`
 	Loop         Loop               `yaml:"loop"`
 	Daemon       Daemon             `yaml:"daemon"`
+	Retention    Retention          `yaml:"retention"`
 	Log          Log                `yaml:"log"`
 
 	// File is where the tree was read from, "" if there was no file.

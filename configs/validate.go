@@ -68,6 +68,7 @@ func (c Config) Validate() error {
 	if c.Daemon.Lease < 2*time.Second || c.Daemon.Lease > 10*time.Minute {
 		bad("daemon.lease", "is %s; write a duration from 2s to 10m, such as 30s", c.Daemon.Lease)
 	}
+	c.Retention.validate(bad)
 	if !slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level) {
 		bad("log.level", "is %q; write debug, info, warn or error", c.Log.Level)
 	}
