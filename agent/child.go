@@ -43,7 +43,8 @@ func (r *run) runAgent(ctx context.Context, b cli.Backend, tree worktree.Tree) p
 		return failure(fmt.Errorf("prepare %s: %w", b.Name(), err))
 	}
 	defer release()
-	child, err := proc.Start(proc.Spec{Path: walled.Path, Args: walled.Args, Dir: walled.Dir, Env: walled.Env, Marker: string(t.ID)})
+	walled.Marker = string(t.ID)
+	child, err := proc.Start(walled)
 	if err != nil {
 		return failure(fmt.Errorf("start %s: %w", b.Name(), err))
 	}

@@ -11,6 +11,7 @@ import (
 
 	"pulseloop/agent/cli"
 	"pulseloop/agent/worktree"
+	"pulseloop/internal/proc"
 	"pulseloop/internal/sandbox"
 )
 
@@ -29,28 +30,28 @@ func (r *run) policy(ctx context.Context) (sandbox.Policy, error) {
 // what p says it adds what every agent needs: its tree, the objects that the
 // tree borrows, a home for the CLI and caches for what it runs. release is
 // called when the agent has ended.
-func (r *run) confine(p sandbox.Policy, cmd cli.Command, tree worktree.Tree, state string) (c sandbox.Command, release func(), err error) {
-	c = sandbox.Command{Path: cmd.Path, Args: cmd.Args, Dir: tree.Path, Env: environment(cmd, r.task)}
+func (r *run) confine(p sandbox.Policy, cmd cli.Command, tree worktree.Tree, state string) (walled proc.Spec, release func(), err error) {
+	c := sandbox.Command{Path: cmd.Path, Args: cmd.Args, Dir: tree.Path, Env: environment(cmd, r.task)}
 	if p.Level == "" || p.Level == sandbox.None {
-		return c, func() {}, nil
+		return c.Spec(), func() {}, nil
 	}
 	c.Env = setEnv(c.Env, envSandbox, string(p.Level))
 	borrowed, err := borrowedObjects(tree.Path)
 	if err != nil {
-		return c, nil, err
+		return walled, nil, err
 	}
 	p.Write, p.Read = append(p.Write, tree.Path, state), append(p.Read, borrowed...)
 	if p.Level == sandbox.Bubblewrap {
 		// It is /tmp there, wherever it lies; here it goes with the run's directory, also if this process is killed.
 		p.Temp = filepath.Join(state, "tmp")
 		if err := os.MkdirAll(p.Temp, 0o700); err != nil {
-			return c, nil, fmt.Errorf("make a place for temporary files: %w", err)
+			return walled, nil, fmt.Errorf("make a place for temporary files: %w", err)
 		}
 	}
 	at := &household{dir: filepath.Join(state, "home")}
 	if cmd.Home != nil {
 		if err := at.furnish(*cmd.Home); err != nil {
-			return c, nil, fmt.Errorf("make a home for the agent: %w", err)
+			return walled, nil, fmt.Errorf("make a home for the agent: %w", err)
 		}
 		p.Hidden, p.Read = append(p.Hidden, cmd.Home.Dir), append(p.Read, at.shared...)
 		c.Env = setEnv(c.Env, cmd.Home.Env, at.dir)
@@ -58,18 +59,18 @@ func (r *run) confine(p sandbox.Policy, cmd cli.Command, tree worktree.Tree, sta
 	if r.d.cfg.Caches != "" {
 		dir, env, err := caches(r.d.cfg.Caches, r.task.Spec.RepoPath)
 		if err != nil {
-			return c, nil, fmt.Errorf("make a place for caches: %w", err)
+			return walled, nil, fmt.Errorf("make a place for caches: %w", err)
 		}
 		p.Write = append(p.Write, dir)
 		for name, value := range env {
 			c.Env = setEnv(c.Env, name, value)
 		}
 	}
-	c, ended, err := r.d.cfg.Sandbox.Wrap(p, c)
+	walled, ended, err := r.d.cfg.Sandbox.Wrap(p, c)
 	if err != nil {
-		return c, nil, err
+		return walled, nil, err
 	}
-	return c, func() {
+	return walled, func() {
 		ended()
 		if err := at.keep(); err != nil {
 			r.log.Warn("what the agent's program renewed could not be kept", "err", err)

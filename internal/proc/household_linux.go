@@ -43,7 +43,7 @@ func (h *house) add(p *Process) error {
 	h.subreaper.Do(func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) })
 	h.births.RLock()
 	defer h.births.RUnlock()
-	if err := p.cmd.Start(); err != nil {
+	if err := p.start(); err != nil {
 		return err
 	}
 	p.pid = p.cmd.Process.Pid

@@ -23,7 +23,7 @@ func (p *Process) awaitEnd() {
 func (p *Process) reap() error { return p.family.waitErr }
 
 func forkAndRegister(p *Process) error {
-	if err := p.cmd.Start(); err != nil {
+	if err := p.start(); err != nil {
 		return err
 	}
 	p.pid = p.cmd.Process.Pid
@@ -36,3 +36,8 @@ func (p *Process) endFamily() { _ = syscall.Kill(-p.pid, sigKill) }
 
 // KillMarked finds nothing where environments cannot be read.
 func KillMarked(string) int { return 0 }
+
+// signalBehind reaches the wrapper too: there is none on these systems.
+func (p *Process) signalBehind(sig syscall.Signal) { p.signal(sig) }
+
+func (l Limits) kernel() []limit { return nil }

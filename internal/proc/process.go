@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"runtime"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -147,6 +148,9 @@ func (p *Process) launch() (errPipe *outlet, err error) {
 	p.cmd = exec.Command(p.spec.Path, p.spec.Args...)
 	p.cmd.Dir, p.cmd.Env = p.spec.Dir, p.spec.environment(p.token)
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = inR, outW, errW
+	if p.spec.Walls.Wrapper {
+		p.cmd.Stdin, p.cmd.Stdout, p.cmd.ExtraFiles = nil, nil, []*os.File{inR, outW}
+	}
 	p.cmd.SysProcAttr = attributes()
 	if err := forkAndRegister(p); err != nil {
 		closeAll(open)
@@ -155,6 +159,23 @@ func (p *Process) launch() (errPipe *outlet, err error) {
 	closeAll([]*os.File{inR, outW, errW})
 	p.stdin, p.stdout = &inlet{file: inW}, &outlet{file: outR}
 	return &outlet{file: errR}, nil
+}
+
+// start makes the child. The calling thread is the one that outlives it.
+func (p *Process) start() error {
+	if p.spec.Walls.direct() {
+		return begin(p.cmd, p.spec.Walls)
+	}
+	return p.cmd.Start()
+}
+
+// ask sends a signal that asks for an end.
+func (p *Process) ask(sig syscall.Signal) {
+	if p.spec.Walls.Wrapper {
+		p.signalBehind(sig)
+		return
+	}
+	p.signal(sig)
 }
 
 func closeAll(files []*os.File) {
@@ -195,9 +216,9 @@ func (p *Process) Stop(ctx context.Context) Exit {
 func (p *Process) escalate() {
 	p.learnFamily()
 	steps := []func(){
-		func() { p.signal(sigInterrupt) },
+		func() { p.ask(sigInterrupt) },
 		func() { _ = p.stdin.Close() },
-		func() { p.signal(sigTerminate); p.signal(sigContinue) },
+		func() { p.ask(sigTerminate); p.ask(sigContinue) },
 	}
 	for _, step := range steps {
 		step()

@@ -33,6 +33,7 @@ type Spec struct {
 
 	MaxOutput int64         // Output: most bytes of standard output; 0 is 64 MiB, more is an error
 	Marker    string        // put into the environment as PULSE_TASK_ID, to find strays by
+	Walls     Walls         // what the child is put behind
 	Grace     time.Duration // how long each step of an escalation may take; 0 is 2 s
 }
 

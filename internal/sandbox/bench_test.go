@@ -26,7 +26,7 @@ func BenchmarkStart(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				if _, exit, err := proc.Output(b.Context(), proc.Spec{Path: c.Path, Args: c.Args, Dir: c.Dir, Env: c.Env}); err != nil || !exit.OK() {
+				if _, exit, err := proc.Output(b.Context(), c); err != nil || !exit.OK() {
 					b.Fatal(exit, err)
 				}
 				release()

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"pulseloop/internal/proc"
 )
 
 // selfInside is where our own program is found behind the walls.
@@ -16,37 +18,62 @@ const selfInside = "/run/pulse-sandboxed"
 // die of them at once, and the command with it, which wants to end in order.
 const deaf = `trap "" INT TERM HUP QUIT; exec "$@"`
 
-// bubblewrap starts bwrap, to start ourselves, to listen to signals again and
-// become c.
-func (s *Sandbox) bubblewrap(z zones, temp string, c Command) (Command, error) {
+// inside starts what follows with the input and output that bubblewrap was
+// given to pass on. It keeps none itself, so the command can close its own.
+const inside = `exec "$@" <&3 >&4 3<&- 4>&-`
+
+// bubblewrap starts bwrap, to start c. What bwrap cannot do is done before it
+// begins: its child keeps signals and abstract sockets inside.
+func (s *Sandbox) bubblewrap(z zones, temp string, c Command) (proc.Spec, error) {
 	bwrap, err := s.findBubblewrap()
 	if err != nil {
-		return Command{}, err
+		return proc.Spec{}, err
 	}
+	if c.Dir == "" {
+		if c.Dir, err = os.Getwd(); err != nil {
+			return proc.Spec{}, err
+		}
+	}
+	c.Env = withTemp(c.Env, "/tmp")
+	if s.cfg.SecondStart || s.second.Load() || !proc.CanConfine {
+		return s.bubblewrapTwice(bwrap, z, temp, c)
+	}
+	scope, err := scopes()
+	if err != nil {
+		return proc.Spec{}, err
+	}
+	args := slices.Concat(spaces(), mounts(z, temp), []string{"--chdir", c.Dir, "--", "/bin/sh", "-c", inside, "sh", c.Path}, c.Args)
+	spec := Command{Path: bwrap, Args: args, Dir: c.Dir, Env: c.Env}.Spec()
+	spec.Walls.Ruleset, spec.Walls.Wrapper = scope, true
+	return spec, nil
+}
+
+// bubblewrapTwice has our own program started inside, to keep signals and
+// abstract sockets there, to listen to signals again and become c.
+func (s *Sandbox) bubblewrapTwice(bwrap string, z zones, temp string, c Command) (proc.Spec, error) {
 	self, err := filepath.EvalSymlinks(s.cfg.Self[0])
 	if err != nil {
-		return Command{}, err
-	}
-	dir := c.Dir
-	if dir == "" {
-		if dir, err = os.Getwd(); err != nil {
-			return Command{}, err
-		}
+		return proc.Spec{}, err
 	}
 	inner, err := s.through(orders{Signals: true}, append([]string{selfInside}, s.cfg.Self[1:]...), c)
 	if err != nil {
-		return Command{}, err
+		return proc.Spec{}, err
 	}
-	args := []string{"-c", deaf, "sh", bwrap, "--die-with-parent", "--unshare-pid", "--unshare-ipc", "--cap-drop", "ALL"}
+	args := slices.Concat([]string{"-c", deaf, "sh", bwrap}, spaces(), mounts(z, temp, "--ro-bind", self, selfInside),
+		[]string{"--chdir", c.Dir, "--", inner.Path}, inner.Args)
+	return Command{Path: "/bin/sh", Args: args, Dir: c.Dir, Env: c.Env}.Spec(), nil
+}
+
+// spaces are what the command has to itself, and the file system below the
+// mounts.
+func spaces() []string {
+	args := []string{"--die-with-parent", "--unshare-pid", "--unshare-ipc", "--cap-drop", "ALL"}
 	if needsUserNamespace() {
 		args = append(args, "--unshare-user")
 	}
-	args = append(args, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc",
+	return append(args, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc",
 		// Root writes the kernel's settings without any privilege, and with them what runs outside.
 		"--ro-bind", "/proc/sys", "/proc/sys")
-	args = append(args, mounts(z, temp, self)...)
-	args = append(args, "--chdir", dir, "--", inner.Path)
-	return Command{Path: "/bin/sh", Args: append(args, inner.Args...), Dir: dir, Env: withTemp(c.Env, "/tmp")}, nil
 }
 
 func (s *Sandbox) findBubblewrap() (string, error) {
@@ -62,8 +89,8 @@ func (s *Sandbox) findBubblewrap() (string, error) {
 }
 
 // mounts turns zones into what lies over the file system. A place that is
-// hidden is an empty one, which nobody can fill.
-func mounts(z zones, temp, self string) []string {
+// hidden is an empty one, which nobody can fill; more is mounted before that.
+func mounts(z zones, temp string, more ...string) []string {
 	var args, sealed []string
 	places := map[string]bool{}
 	for _, path := range temporary() {
@@ -92,7 +119,7 @@ func mounts(z zones, temp, self string) []string {
 			sealed = append(sealed, one.path)
 		}
 	}
-	args = append(args, "--ro-bind", self, selfInside)
+	args = append(args, more...)
 	for _, path := range slices.Backward(sealed) {
 		args = append(args, "--remount-ro", path)
 	}

@@ -151,6 +151,33 @@ func (p *promise) make() error {
 	return nil
 }
 
+// ruleset gives the rules of zones, for a child to put itself under.
+func ruleset(z zones) (*os.File, error) {
+	abi := abiVersion()
+	if err := checkLandlock(abi); err != nil {
+		return nil, err
+	}
+	p, err := newPromise(abi, true)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.files(z); err != nil {
+		_ = unix.Close(p.fd)
+		return nil, err
+	}
+	return os.NewFile(uintptr(p.fd), "ruleset"), nil
+}
+
+// scopes is one without rules for files. It is nil where nothing can be
+// scoped.
+func scopes() (*os.File, error) {
+	p, err := newPromise(abiVersion(), false)
+	if p == nil || err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(p.fd), "scopes"), nil
+}
+
 // files turns zones into rules. A rule holds for all below a path and nothing
 // can be taken out of it again, so beside a named path every sibling gets a
 // rule of its own.

@@ -41,8 +41,8 @@ func TestLevelThatCannotBeHad(t *testing.T) {
 		"not installed": {Config{Bubblewrap: "/no/such/bwrap"}, Bubblewrap, "not installed"},
 		"not permitted": {Config{Bubblewrap: broken}, Bubblewrap, "No permissions"},
 		"no walls":      {Config{Bubblewrap: "/usr/bin/env"}, Bubblewrap, ""},
-		"no self":       {Config{Self: []string{"/bin/false"}}, Landlock, "code 1"},
-		"wrong self":    {Config{Self: []string{"/bin/sh", "-c", "shift; exec \"$@\""}}, Landlock, "could"},
+		"no self":       {Config{Self: []string{"/bin/false"}, SecondStart: true}, Landlock, "code 1"},
+		"wrong self":    {Config{Self: []string{"/bin/sh", "-c", "shift; exec \"$@\""}, SecondStart: true}, Landlock, "could"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tt.cfg.Self == nil {

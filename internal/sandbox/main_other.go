@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 )
 
 var errOther = errors.New("there are sandboxes on Linux only")
@@ -16,8 +17,10 @@ func Main(_ []string, stderr io.Writer) int {
 	return 126
 }
 
-func abiVersion() int          { return 0 }
-func checkLandlock(int) error  { return errOther }
-func scoped(int) bool          { return false }
-func socketsScoped(int) bool   { return false }
-func needsUserNamespace() bool { return false }
+func abiVersion() int                 { return 0 }
+func checkLandlock(int) error         { return errOther }
+func scoped(int) bool                 { return false }
+func socketsScoped(int) bool          { return false }
+func needsUserNamespace() bool        { return false }
+func ruleset(zones) (*os.File, error) { return nil, errOther }
+func scopes() (*os.File, error)       { return nil, errOther }

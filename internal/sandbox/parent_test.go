@@ -24,7 +24,8 @@ func (w world) start(t *testing.T, script string) *proc.Process {
 		t.Fatal(err)
 	}
 	t.Cleanup(release)
-	p, err := proc.Start(proc.Spec{Path: c.Path, Args: c.Args, Dir: c.Dir, Env: c.Env, Marker: w.marker(), Grace: 500 * time.Millisecond})
+	c.Marker, c.Grace = w.marker(), 500*time.Millisecond
+	p, err := proc.Start(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +115,8 @@ func parent(args []string) int {
 		fmt.Println(err)
 		return 1
 	}
-	p, err := proc.Start(proc.Spec{Path: c.Path, Args: c.Args, Dir: c.Dir, Env: c.Env, Marker: args[1]})
+	c.Marker = args[1]
+	p, err := proc.Start(c)
 	if err != nil {
 		fmt.Println(err)
 		return 1

@@ -40,6 +40,12 @@ func (s *Sandbox) Probe(ctx context.Context) (Report, error) {
 	r := Report{Best: None, Why: map[Level]string{}, Gaps: map[Level]string{}}
 	for _, l := range []Level{Landlock, Bubblewrap} {
 		err := s.try(ctx, l)
+		if err != nil && l == Bubblewrap && s.second.CompareAndSwap(false, true) {
+			// Where it is installed with privileges it must not be kept from them.
+			if s.try(ctx, l) == nil {
+				err = nil
+			}
+		}
 		if ctx.Err() != nil {
 			return Report{}, fmt.Errorf("try the sandbox: %w", context.Cause(ctx))
 		}
@@ -134,7 +140,8 @@ func (s *Sandbox) try(ctx context.Context, l Level) error {
 	defer release()
 	ctx, cancel := context.WithTimeoutCause(ctx, probeTime, errors.New("it did not answer"))
 	defer cancel()
-	_, exit, err := proc.Output(ctx, proc.Spec{Path: c.Path, Args: c.Args, Dir: c.Dir, Env: c.Env, Grace: 100 * time.Millisecond})
+	c.Grace = 100 * time.Millisecond
+	_, exit, err := proc.Output(ctx, c)
 	switch {
 	case err != nil:
 		return err

@@ -9,6 +9,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+
+	"pulseloop/internal/proc"
 )
 
 // Command is what to start.
@@ -26,6 +29,10 @@ type Config struct {
 	Self []string
 
 	Bubblewrap string // the program; "" is `bwrap` on PATH
+
+	// SecondStart makes the promise to the kernel always in a second start of
+	// this program, as it is made where a child cannot make it by itself.
+	SecondStart bool
 }
 
 // Sandbox makes walls.
@@ -34,50 +41,57 @@ type Sandbox struct {
 
 	mu    sync.Mutex // held while the levels are tried
 	found *Report
+
+	second atomic.Bool // bubblewrap works with a second start only
 }
 
 // New makes a Sandbox; nothing is tried yet.
 func New(cfg Config) *Sandbox { return &Sandbox{cfg: cfg} }
 
-// Wrap gives the command that starts c behind the walls of p, and what clears
-// away after it has ended. The command is the head of the process group it is
-// started in, passes its exit code on, and leaves signals to c. A level that
-// cannot be had is an error, here or at the start.
-func (s *Sandbox) Wrap(p Policy, c Command) (wrapped Command, release func(), err error) {
+// Wrap gives what starts c behind the walls of p, and what clears away after
+// it has ended. What is started is the head of its process group, passes its
+// exit code on, and leaves signals to c. A level that cannot be had is an
+// error, here or at the start.
+func (s *Sandbox) Wrap(p Policy, c Command) (wrapped proc.Spec, release func(), err error) {
 	if p.Level == None {
-		return c, func() {}, nil
+		return c.Spec(), func() {}, nil
 	}
 	if len(s.cfg.Self) == 0 {
-		return Command{}, nil, errors.New("make a sandbox: this program cannot start itself")
+		return proc.Spec{}, nil, errors.New("make a sandbox: this program cannot start itself")
 	}
 	if c.Path, err = lookUp(c.Path); err != nil {
-		return Command{}, nil, fmt.Errorf("make a sandbox: %w", err)
+		return proc.Spec{}, nil, fmt.Errorf("make a sandbox: %w", err)
 	}
-	release = func() {}
+	remove := func() {}
 	if p.Temp == "" {
 		// Below the system's own place, so that names of sockets in it stay
 		// within the 107 bytes they may have.
 		if p.Temp, err = os.MkdirTemp("", "pulse-"); err != nil {
-			return Command{}, nil, fmt.Errorf("make a sandbox: %w", err)
+			return proc.Spec{}, nil, fmt.Errorf("make a sandbox: %w", err)
 		}
 		temp := p.Temp
-		release = func() { _ = removeAll(temp) }
+		remove = func() { _ = removeAll(temp) }
 	}
 	if wrapped, err = s.wrap(p, c); err != nil {
-		release()
-		return Command{}, nil, fmt.Errorf("make a sandbox: %w", err)
+		remove()
+		return proc.Spec{}, nil, fmt.Errorf("make a sandbox: %w", err)
 	}
-	return wrapped, release, nil
+	return wrapped, func() {
+		if rules := wrapped.Walls.Ruleset; rules != nil {
+			_ = rules.Close()
+		}
+		remove()
+	}, nil
 }
 
-func (s *Sandbox) wrap(p Policy, c Command) (Command, error) {
+func (s *Sandbox) wrap(p Policy, c Command) (proc.Spec, error) {
 	z, err := p.resolve(c.Path)
 	if err != nil {
-		return Command{}, err
+		return proc.Spec{}, err
 	}
 	temp, err := real(p.Temp)
 	if err != nil {
-		return Command{}, err
+		return proc.Spec{}, err
 	}
 	switch p.Level {
 	case Landlock:
@@ -85,16 +99,33 @@ func (s *Sandbox) wrap(p Policy, c Command) (Command, error) {
 	case Bubblewrap:
 		return s.bubblewrap(z, temp, c)
 	}
-	return Command{}, fmt.Errorf("there is no level %q: %s, %s and %s can be made", p.Level, None, Landlock, Bubblewrap)
+	return proc.Spec{}, fmt.Errorf("there is no level %q: %s, %s and %s can be made", p.Level, None, Landlock, Bubblewrap)
 }
 
-// landlock starts ourselves, to make the promise and become c.
-func (s *Sandbox) landlock(z zones, temp string, c Command) (Command, error) {
-	o := orders{Parent: os.Getpid(), Files: true}
-	for _, one := range z {
-		o.Zones = append(o.Zones, order{Path: one.path, Access: one.access})
+// landlock has the promise made by the child itself before it becomes c, or
+// by a second start of ourselves.
+func (s *Sandbox) landlock(z zones, temp string, c Command) (proc.Spec, error) {
+	c.Env = withTemp(c.Env, temp)
+	if s.cfg.SecondStart || !proc.CanConfine {
+		o := orders{Parent: os.Getpid(), Files: true}
+		for _, one := range z {
+			o.Zones = append(o.Zones, order{Path: one.path, Access: one.access})
+		}
+		c, err := s.through(o, s.cfg.Self, c)
+		return c.Spec(), err
 	}
-	return s.through(o, s.cfg.Self, Command{Path: c.Path, Args: c.Args, Dir: c.Dir, Env: withTemp(c.Env, temp)})
+	rules, err := ruleset(z)
+	if err != nil {
+		return proc.Spec{}, err
+	}
+	spec := c.Spec()
+	spec.Walls.Ruleset, spec.Walls.Unprivileged = rules, true
+	return spec, nil
+}
+
+// Spec starts the command without walls.
+func (c Command) Spec() proc.Spec {
+	return proc.Spec{Path: c.Path, Args: c.Args, Dir: c.Dir, Env: c.Env}
 }
 
 // through gives the command that starts ourselves, as self says, with orders

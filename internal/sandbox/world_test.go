@@ -214,7 +214,8 @@ func (w world) runIn(t *testing.T, s *Sandbox, script string) (string, proc.Exit
 		t.Fatal(err)
 	}
 	defer release()
-	out, exit, err := proc.Output(t.Context(), proc.Spec{Path: c.Path, Args: c.Args, Dir: c.Dir, Env: c.Env, Marker: "sandbox-" + filepath.Base(w.tree)})
+	c.Marker = "sandbox-" + filepath.Base(w.tree)
+	out, exit, err := proc.Output(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
