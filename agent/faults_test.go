@@ -420,3 +420,56 @@ func TestEventsAfterTheConversationAreDropped(t *testing.T) {
 		t.Errorf("messages %+v, observed %q", s.Messages, watch.calls)
 	}
 }
+
+// The hint that a stored result gives to everybody is none to its own daemon:
+// asking for more of a claim that has ended looks like a claim that was lost.
+func TestAStoredResultIsNotAskedAfter(t *testing.T) {
+	var after atomic.Int32
+	var observed endings
+	w := newWorld(t, `echo done yes`, func(c *agent.Config) {
+		c.Observers = func(pulse.Task) agent.ProgressObserver { return &observed }
+	})
+	var stored atomic.Bool
+	w.queue.SetFault(func(ctx context.Context, op agenttest.Op, done bool) error {
+		switch {
+		case op == agenttest.OpFinish && done: // the answer takes its time
+			stored.Store(true)
+			select {
+			case <-time.After(time.Second):
+			case <-ctx.Done():
+			}
+		case op == agenttest.OpHeartbeat && stored.Load():
+			after.Add(1)
+		}
+		return nil
+	})
+	if task, _ := w.run(); task.Status != pulse.TaskComplete {
+		t.Errorf("%+v", task.Result)
+	}
+	w.end()
+	if n := after.Load(); n != 0 {
+		t.Errorf("%d heartbeats for a claim that had ended", n)
+	}
+	if got := observed.all(); len(got) != 1 || got[0] != agent.OutcomeQuestion { // it gave no signal
+		t.Errorf("observed %v", got)
+	}
+}
+
+// endings notes how runs were said to end.
+type endings struct {
+	agent.NoopObserver
+	mu   sync.Mutex
+	seen []agent.Outcome
+}
+
+func (e *endings) OnBeadComplete(r agent.BeadResult) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.seen = append(e.seen, r.Outcome)
+}
+
+func (e *endings) all() []agent.Outcome {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.seen
+}

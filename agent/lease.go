@@ -34,7 +34,11 @@ const minRenewal = 250 * time.Millisecond
 //
 // A value on refused says that a write under the claim was refused: then it
 // asks why, and ends the run in any case.
-func (d *Daemon) hold(ctx context.Context, f pulse.Fence, since time.Time, refused <-chan struct{}, end context.CancelCauseFunc) {
+//
+// When settling is closed the result is being stored. Then nobody can cancel
+// any more, and hints are left alone: the one that the result itself gives
+// would have the claim renewed that ended with it.
+func (d *Daemon) hold(ctx context.Context, f pulse.Fence, since time.Time, refused, settling <-chan struct{}, end context.CancelCauseFunc) {
 	wakes, unsubscribe := d.cfg.Waker.Wakes(pulse.TopicTasks)
 	defer unsubscribe()
 	part := d.cfg.Lease / 12
@@ -52,6 +56,10 @@ func (d *Daemon) hold(ctx context.Context, f pulse.Fence, since time.Time, refus
 			}
 			end(err)
 			return
+		case <-settling:
+			wakes, settling = nil, nil
+			next.Reset(4*part - d.cfg.Clock().Sub(renewed))
+			continue
 		case <-next.C:
 		case <-wakes:
 			if d.cfg.Clock().Sub(tried) < minRenewal {

@@ -25,6 +25,7 @@ type run struct {
 	observer *MultiObserver
 	rec      *recorder
 	refused  chan struct{}   // gets a value when a write was refused
+	settling chan struct{}   // closed when the result is about to be stored
 	alone    <-chan struct{} // closed when nothing else runs here; nil: the run need not be alone
 }
 
@@ -35,24 +36,27 @@ func (d *Daemon) perform(work context.Context, c pulse.Claim, since time.Time, a
 	ctx, end := context.WithCancelCause(work)
 	defer end(nil)
 	t := c.Task
-	r := &run{d: d, task: t, fence: pulse.Fence{TaskID: t.ID, Token: c.Token}, refused: make(chan struct{}, 1), alone: alone,
+	r := &run{d: d, task: t, fence: pulse.Fence{TaskID: t.ID, Token: c.Token}, refused: make(chan struct{}, 1), settling: make(chan struct{}), alone: alone,
 		log: d.cfg.Log.With("task", string(t.ID), "session", string(t.SessionID), "iteration", t.MediaContext.IterationNumber)}
 	r.observer = r.observe()
 	r.rec = newRecorder(r)
 	holding := make(chan struct{})
 	go func() {
 		defer close(holding)
-		d.hold(ctx, r.fence, since, r.refused, end)
+		d.hold(ctx, r.fence, since, r.refused, r.settling, end)
 	}()
 	bead := r.bead()
 	r.observer.OnLoopStart("")
 	r.observer.OnBeadStart(bead)
 	res := r.attempt(ctx)
-	r.settle(ctx, res)
+	stored := r.settle(ctx, res)
 	took := d.cfg.Clock().Sub(since)
 	cause := context.Cause(ctx)
 	end(nil)
 	<-holding
+	if stored { // whatever ended the hold came after
+		cause = nil
+	}
 	r.observeEnd(bead, res, cause, took)
 }
 
@@ -164,21 +168,24 @@ func (r *run) checkpoint(ctx context.Context, tree worktree.Tree, res *pulse.Tas
 	res.Notes = append(res.Notes, cp.Notes...)
 }
 
-// settle reports the result, or hands the task back, or lets go of it.
-func (r *run) settle(ctx context.Context, res pulse.TaskResult) {
+// settle reports the result, or hands the task back, or lets go of it. It
+// answers whether the result is stored.
+func (r *run) settle(ctx context.Context, res pulse.TaskResult) bool {
 	switch {
 	case gone(ctx):
 		r.log.Info("task given up", "cause", context.Cause(ctx))
 	case ctx.Err() != nil:
 		r.d.handBack(ctx, r.fence)
 	default:
-		r.finish(ctx, res)
+		close(r.settling)
+		return r.finish(ctx, res)
 	}
+	return false
 }
 
 // finish stores the result, trying again while the database is away: the
 // heartbeat keeps the claim as long as that can be of use.
-func (r *run) finish(ctx context.Context, res pulse.TaskResult) {
+func (r *run) finish(ctx context.Context, res pulse.TaskResult) bool {
 	// A shutdown leaves it a moment.
 	last, cancel := outliving(ctx, lastMoment)
 	defer cancel()
@@ -192,9 +199,10 @@ func (r *run) finish(ctx context.Context, res pulse.TaskResult) {
 	})
 	if err != nil {
 		r.log.Warn("result not stored", "err", err)
-		return
+		return false
 	}
 	r.log.Info("task finished", "commits", res.Commits, "error", res.Error)
+	return true
 }
 
 // handBack returns a task to the queue at shutdown.
