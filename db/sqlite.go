@@ -116,6 +116,8 @@ func (f *liteFile) inspect() error {
 		return &pulse.Error{Code: pulse.CodeConflict, Message: "pulse was not ended in order and the file " + f.path + "-wal with its last writes is gone", Hint: "put it back, or, to go on without those writes, delete " + f.lock.path}
 	case size <= 0:
 		return nil
+	case f.lock.before == stateOpen && !soundLog(f.path+"-wal"):
+		return &pulse.Error{Code: pulse.CodeConflict, Message: "pulse was not ended in order and the file " + f.path + "-wal with its last writes is damaged", Hint: "restore it, or, to go on without those writes, delete it and " + f.lock.path}
 	}
 	head := make([]byte, 16)
 	file, err := os.Open(f.path)
