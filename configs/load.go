@@ -22,6 +22,7 @@ import (
 func Defaults(home string) Config {
 	return Config{
 		DataDir: filepath.Join(home, ".local", "share", "pulse"), AllowedRoots: []string{home}, Sandbox: "auto",
+		Limits:    defaultLimits(),
 		HTTP:      HTTP{Listen: "127.0.0.1:3002"},
 		Loop:      Loop{MaxIterations: 10, SilenceLimit: 5 * time.Minute, ToolSilenceLimit: 30 * time.Minute, IterationLimit: 12 * time.Hour},
 		Daemon:    Daemon{Slots: 2, ShutdownGrace: 10 * time.Second, Lease: 30 * time.Second, Linger: 20 * time.Second},

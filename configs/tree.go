@@ -13,6 +13,7 @@ type Config struct {
 	AllowedRoots []string           `yaml:"allowed_roots"`
 	Agent        string             `yaml:"agent"`   // the default backend; empty: the first that is ready
 	Sandbox      string             `yaml:"sandbox"` // of agents: auto, none, landlock, bubblewrap
+	Limits       Limits             `yaml:"limits"`  // of one run of an agent
 	Projects     map[string]Project `yaml:"projects"`
 	Agents       map[string]Agent   `yaml:"agents"`
 	HTTP         HTTP               `yaml:"http"`

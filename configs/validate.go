@@ -44,6 +44,7 @@ func (c Config) Validate() error {
 	c.validateProjects(bad)
 	c.validateAgents(bad)
 	c.validateTelegram(bad)
+	c.validateLimits(bad)
 	if c.Loop.MaxIterations < 1 || c.Loop.MaxIterations > 1000 {
 		bad("loop.max_iterations", "is %d; write a number from 1 to 1000", c.Loop.MaxIterations)
 	}
