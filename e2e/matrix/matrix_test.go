@@ -37,7 +37,7 @@ var (
 	hangs = []pulse.IterationStatus{timeout, timeout}
 )
 
-// linger gives the test time to kill the program before it ends such an agent.
+// linger is less than the limit of silence, so that it is told from it.
 var linger = []string{"PULSE_DAEMON_LINGER=4s"}
 
 // rows, the slowest first. The bounds are what the limits add up to.
@@ -113,14 +113,18 @@ var rows = []row{
 		session: pulse.SessionFailed, iterations: fails, says: "exit code", bound: 5 * time.Second},
 }
 
+// patient are limits that leave the test all the time it needs to kill the
+// program before the program ends the agent.
+var patient = []string{"PULSE_LOOP_SILENCE_LIMIT=10m", "PULSE_LOOP_TOOL_SILENCE_LIMIT=10m", "PULSE_LOOP_ITERATION_LIMIT=10m", "PULSE_DAEMON_LINGER=5m"}
+
 // patience is for a machine that does other things besides.
 const patience = 45 * time.Second
 
 // perRun is how much the program may grow for one run.
 const perRun = 16 << 10 // KiB
 
-func (r row) setUp(t *testing.T) (p *e2etest.Pulse, agent string) {
-	script, env := warm+r.script, r.env
+func (r row) setUp(t *testing.T, more ...string) (p *e2etest.Pulse, agent string) {
+	script, env := warm+r.script, slices.Concat(r.env, more)
 	agent = "scripted"
 	if r.command != "" {
 		script, agent = warm+"  - - say: unused", "command"
@@ -173,7 +177,7 @@ func TestMatrixWhileTheProgramIsKilled(t *testing.T) {
 		}
 		t.Run(r.name, func(t *testing.T) {
 			t.Parallel()
-			p, agent := r.setUp(t)
+			p, agent := r.setUp(t, patient...)
 			id := begin(t, p, agent, "do it")
 			e2etest.Await(t, "an agent at work", func() bool {
 				return agents(p) > 0 && p.Count("SELECT count(*) FROM turns WHERE status = 'streaming'") > 0
