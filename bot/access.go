@@ -18,6 +18,7 @@ const maxPairing = 5
 func (r *Router) handle(ctx context.Context, u *update) error {
 	e := &u.e
 	e.Text, e.Data = clean(e.Text), strings.TrimSpace(e.Data)
+	r.release(ctx, u)
 	switch {
 	case e.Kind == KindMoved:
 		return r.moved(ctx, u)
@@ -51,6 +52,22 @@ func (r *Router) handle(ctx context.Context, u *update) error {
 		return mayNot(u.who)
 	}
 	return r.words(ctx, u)
+}
+
+// release lets what waits for a chat that refused messages be tried again:
+// whoever writes there, or lets the bot in, will get them.
+func (r *Router) release(ctx context.Context, u *update) {
+	e := u.e
+	if e.Address.Zero() || e.Kind != KindMessage && e.Kind != KindEdit && e.Kind != KindPress && !e.Back {
+		return
+	}
+	released, err := r.cfg.People.ReleaseChat(ctx, pulse.Address{Platform: e.Platform, Chat: e.Address.Chat})
+	if err != nil {
+		r.cfg.Log.Warn("let messages for a chat be tried again", "inbound", string(u.in.ID), "err", err)
+	}
+	if released {
+		r.cfg.Log.Info("a chat that refused messages is there again", "platform", string(e.Platform), "chat", e.Address.Chat)
+	}
 }
 
 // refuseForwarded refuses words that a person only passed on. Whoever wrote

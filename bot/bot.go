@@ -31,6 +31,7 @@ type Event struct {
 	Text       string // sanitised; commands keep their leading slash, without @bot
 	OtherBot   bool   // a command addressed to another bot
 	Forwarded  bool   // the words are another's: they are no goal, answer or command of the sender
+	Back       bool   // the bot was let in (again): the place takes messages
 	Data       string // of the button
 	CallbackID string // to acknowledge the press
 	To         pulse.Address
@@ -76,13 +77,23 @@ type Intake interface {
 }
 
 // Inbox is what the router reads from. Handling an update ends with an Apply
-// whose guard names it.
+// whose guard names it. What keeps the updates of a chat in order is in the
+// inbox, so that it holds across a restart too.
 type Inbox interface {
 	// PendingInbound gives updates not handled yet, by source and order; at
-	// most limit. Failing ones are delayed by DeferInbound.
+	// most limit. Left out are those whose delay is not over, and those that
+	// wait for one that holds.
 	PendingInbound(ctx context.Context, limit int) ([]pulse.Inbound, error)
-	// DeferInbound notes a failed handling and delays the next.
+	// DeferInbound delays the handling of an update, which holds nothing back.
 	DeferInbound(ctx context.Context, id pulse.InboundID, reason string, until time.Time) error
+	// HoldInbound notes a failed handling and delays the next. Until it is
+	// over, the update holds back what was said later in its chat.
+	HoldInbound(ctx context.Context, id pulse.InboundID, reason string, until time.Time) error
+	// HeldInbound gives the updates that hold, by source and order.
+	HeldInbound(ctx context.Context) ([]pulse.Inbound, error)
+	// QueueInbound puts an update behind one that holds: it is not pending
+	// before that is handled, or holds no longer.
+	QueueInbound(ctx context.Context, id, behind pulse.InboundID) error
 }
 
 // People is what the router knows of persons and places.
@@ -94,6 +105,9 @@ type People interface {
 	FailedPairing(ctx context.Context, p pulse.Platform, userID string) (int, error)
 	Channel(ctx context.Context, a pulse.Address) (pulse.Channel, error)                                             // pulse.ErrNone
 	SessionByMessage(ctx context.Context, a pulse.Address, externalID string) (pulse.SessionID, pulse.GateID, error) // pulse.ErrNone
+	// ReleaseChat lets messages for a chat that refused them be tried again,
+	// and answers whether there was a need to.
+	ReleaseChat(ctx context.Context, a pulse.Address) (bool, error)
 }
 
 // Reader is what commands show.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -67,9 +68,8 @@ type Router struct {
 	// All of the below is memory for convenience; a restart without it
 	// costs a repeated question or try, never a goal.
 	tries   map[pulse.InboundID]int
-	counted map[pulse.InboundID]int           // pairing tries counted already
-	topics  map[pulse.InboundID]pulse.Address // opened for an update whose handling failed later
-	held    map[chatKey]hold
+	counted map[pulse.InboundID]int             // pairing tries counted already
+	topics  map[pulse.InboundID]pulse.Address   // opened for an update whose handling failed later
 	waiting map[pulse.Address][]pulse.InboundID // goals that wait for a project
 	told    map[string]time.Time                // strangers, and when they were told how to pair
 }
@@ -78,12 +78,6 @@ type Router struct {
 type chatKey struct {
 	source string
 	chat   string
-}
-
-// hold keeps a chat's later updates behind one that has to be tried again.
-type hold struct {
-	id    pulse.InboundID
-	until time.Time
 }
 
 // New returns a router.
@@ -100,7 +94,7 @@ func New(cfg Config) *Router {
 	cfg.MaxTries = cmp.Or(cfg.MaxTries, 6)
 	cfg.Choice = cmp.Or(cfg.Choice, 24*time.Hour)
 	r := &Router{cfg: cfg, adapters: map[pulse.Platform]Adapter{}, tries: map[pulse.InboundID]int{},
-		counted: map[pulse.InboundID]int{}, topics: map[pulse.InboundID]pulse.Address{}, held: map[chatKey]hold{},
+		counted: map[pulse.InboundID]int{}, topics: map[pulse.InboundID]pulse.Address{},
 		waiting: map[pulse.Address][]pulse.InboundID{}, told: map[string]time.Time{}}
 	for _, a := range cfg.Adapters {
 		r.adapters[a.Platform] = a
@@ -160,6 +154,10 @@ func (r *Router) pass(ctx context.Context) (int, error) {
 		}
 		chats[key] = append(chats[key], u)
 	}
+	held, err := r.held(ctx, pending)
+	if err != nil {
+		return 0, err
+	}
 	slots := make(chan struct{}, r.cfg.Parallel)
 	var wg sync.WaitGroup
 	var done atomic.Int64
@@ -167,7 +165,7 @@ func (r *Router) pass(ctx context.Context) (int, error) {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			done.Add(r.chat(ctx, key, chats[key]))
+			done.Add(r.chat(ctx, chats[key], held[key]))
 		})
 	}
 	wg.Wait()
@@ -202,58 +200,80 @@ func (r *Router) decode(in pulse.Inbound) (u *update) {
 	return u
 }
 
-// chat handles the updates of one chat and answers how many went well.
-func (r *Router) chat(ctx context.Context, key chatKey, updates []*update) (done int64) {
+// held gives, by chat, the updates that are tried again later and hold back
+// what was said after them; without those that are pending, whose turn it is.
+func (r *Router) held(ctx context.Context, pending []pulse.Inbound) (map[chatKey][]pulse.Inbound, error) {
+	if len(pending) == 0 {
+		return nil, nil
+	}
+	all, err := r.cfg.Inbox.HeldInbound(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read updates that hold others: %w", err)
+	}
+	held := map[chatKey][]pulse.Inbound{}
+	for _, in := range all {
+		if !slices.ContainsFunc(pending, func(p pulse.Inbound) bool { return p.ID == in.ID }) {
+			key := chatKey{in.Source, r.decode(in).e.Address.Chat}
+			held[key] = append(held[key], in)
+		}
+	}
+	return held, nil
+}
+
+// chat handles the updates of one chat, each behind the earlier ones that
+// hold, and answers how many went well.
+func (r *Router) chat(ctx context.Context, updates []*update, held []pulse.Inbound) (done int64) {
 	for _, u := range updates {
 		if ctx.Err() != nil {
 			return done
 		}
-		if until, wait := r.behind(key, u); wait {
-			if err := r.cfg.Inbox.DeferInbound(ctx, u.in.ID, "waits for an earlier message of the chat", until); err != nil {
-				r.cfg.Log.Error("defer an update", "inbound", string(u.in.ID), "err", err)
+		if i := slices.IndexFunc(held, func(h pulse.Inbound) bool { return before(h, u.in) }); i >= 0 {
+			if err := r.cfg.Inbox.QueueInbound(ctx, u.in.ID, held[i].ID); err != nil {
+				r.cfg.Log.Error("queue an update", "inbound", string(u.in.ID), "err", err)
 				return done
 			}
 			continue
 		}
 		err := r.safely(ctx, u)
 		if err == nil || errors.Is(err, pulse.ErrDone) {
-			r.forget(key, u.in.ID)
+			r.forget(u.in.ID)
 			done++
 			continue
 		}
 		if ctx.Err() != nil {
 			return done
 		}
+		holds := true
 		if errors.Is(err, errTooSoon) {
-			r.putOff(ctx, key, u)
-			continue
+			err = r.putOff(ctx, u)
+		} else {
+			holds, err = r.failed(ctx, u, err)
 		}
-		r.failed(ctx, key, u, err)
+		if err != nil { // nobody knows that it holds: the next pass begins with it
+			r.cfg.Log.Error("defer an update", "inbound", string(u.in.ID), "err", err)
+			return done
+		}
+		if holds {
+			held = append(held, u.in)
+		}
 	}
 	return done
 }
 
-// behind says until when an update has to wait for an earlier one.
-func (r *Router) behind(key chatKey, u *update) (time.Time, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	h, ok := r.held[key]
-	if ok && !h.until.After(u.now) {
-		delete(r.held, key)
-		return time.Time{}, false
+// before says whether an update of a chat comes before another.
+func before(a, b pulse.Inbound) bool {
+	if a.Order != b.Order {
+		return a.Order < b.Order
 	}
-	return h.until, ok && h.id != u.in.ID
+	return a.ID < b.ID
 }
 
-func (r *Router) forget(key chatKey, id pulse.InboundID) {
+func (r *Router) forget(id pulse.InboundID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.tries, id)
 	delete(r.counted, id)
 	delete(r.topics, id)
-	if r.held[key].id == id {
-		delete(r.held, key)
-	}
 }
 
 // safely handles an update; a panic is an unexpected error of this one alone.
@@ -275,37 +295,29 @@ func (r *Router) safely(ctx context.Context, u *update) (err error) {
 
 // putOff looks at an update again in a moment, and keeps the chat's later ones
 // behind it.
-func (r *Router) putOff(ctx context.Context, key chatKey, u *update) {
-	until := r.cfg.Clock().Add(settling / 8).UTC()
-	r.mu.Lock()
-	r.held[key] = hold{u.in.ID, until}
-	r.mu.Unlock()
-	if err := r.cfg.Inbox.DeferInbound(ctx, u.in.ID, errTooSoon.Error(), until); err != nil {
-		r.cfg.Log.Error("defer an update", "inbound", string(u.in.ID), "err", err)
-	}
+func (r *Router) putOff(ctx context.Context, u *update) error {
+	return r.cfg.Inbox.HoldInbound(ctx, u.in.ID, errTooSoon.Error(), r.cfg.Clock().Add(settling/8).UTC())
 }
 
 // failed puts an update off, and after several tries gives it up, saying so:
-// nothing a person said is ever lost without a word.
-func (r *Router) failed(ctx context.Context, key chatKey, u *update, cause error) {
+// nothing a person said is ever lost without a word. holds is false when it
+// was given up.
+func (r *Router) failed(ctx context.Context, u *update, cause error) (holds bool, err error) {
 	r.mu.Lock()
 	r.tries[u.in.ID]++
 	n := r.tries[u.in.ID]
-	until := r.cfg.Clock().Add(min(time.Second<<min(n-1, 6), time.Minute)).UTC()
-	r.held[key] = hold{u.in.ID, until}
 	r.mu.Unlock()
 	r.cfg.Log.Error("handle an update", "inbound", string(u.in.ID), "platform", string(u.in.Platform), "try", n, "err", cause)
 	if n >= r.cfg.MaxTries {
 		text := "⚠️ That could not be done: something went wrong here, several times in a row. Nothing was changed; the log has the reason. Please send it again later."
 		err := r.reply(ctx, u, pulse.Text(text), "")
 		if err == nil || errors.Is(err, pulse.ErrDone) {
-			r.forget(key, u.in.ID)
-			return
+			r.forget(u.in.ID)
+			return false, nil
 		}
 	}
-	if err := r.cfg.Inbox.DeferInbound(ctx, u.in.ID, line(cause.Error(), 300), until); err != nil {
-		r.cfg.Log.Error("defer an update", "inbound", string(u.in.ID), "err", err)
-	}
+	until := r.cfg.Clock().Add(min(time.Second<<min(n-1, 6), time.Minute)).UTC()
+	return true, r.cfg.Inbox.HoldInbound(ctx, u.in.ID, line(cause.Error(), 300), until)
 }
 
 // acknowledge ends the waiting mark on a pressed button, beside the work:

@@ -34,6 +34,7 @@ type noticeRow struct {
 	Attempts   int
 	NextAt     stamp
 	LeaseUntil stamp
+	ClaimToken opt
 	LastError  text
 	CreatedAt  stamp
 	SentAt     stamp
@@ -89,15 +90,17 @@ func (w *work) putNotices(ctx context.Context, notices []pulse.Notice) error {
 }
 
 // ClaimNotices takes up to limit due notices, most urgent first and oldest
-// first within that, at most one per chat, passing over the chats in skip,
-// and holds them for lease. A chat with a message on its way is passed over
-// too; one whose sender died comes again when its lease is over, with one
-// attempt more (the sender counts those it comes back from).
-func (s *Store) ClaimNotices(ctx context.Context, platforms []pulse.Platform, skip []pulse.Address, limit int, lease time.Duration) ([]pulse.Notice, error) {
+// first within that, at most one per chat, passing over the chats in skip and
+// those on hold, and holds them for lease under the token it answers. A chat
+// with a message on its way is passed over too; one whose sender died comes
+// again when its lease is over, with one attempt more (the sender counts those
+// it comes back from).
+func (s *Store) ClaimNotices(ctx context.Context, platforms []pulse.Platform, skip []pulse.Address, limit int, lease time.Duration) ([]pulse.Notice, pulse.ClaimToken, error) {
 	if len(platforms) == 0 || limit <= 0 {
-		return nil, nil
+		return nil, "", nil
 	}
 	var out []noticeRow
+	token := pulse.ClaimToken(pulse.NewUUID(s.now()))
 	err := s.write(ctx, "claim notifications", func(ctx context.Context, w *work) error {
 		out = nil
 		if w.pg {
@@ -107,7 +110,7 @@ func (s *Store) ClaimNotices(ctx context.Context, platforms []pulse.Platform, sk
 				return err
 			}
 		}
-		passed, args := "", []any{bun.List(texts(platforms))}
+		passed, args := "", []any{text(token), bun.List(texts(platforms))}
 		if len(skip) > 0 {
 			tuples := make([]string, 0, len(skip))
 			for _, a := range skip {
@@ -118,10 +121,12 @@ func (s *Store) ClaimNotices(ctx context.Context, platforms []pulse.Platform, sk
 		}
 		now := w.now(0)
 		due := "((n.status = 'queued' AND n.next_at <= " + now + ") OR (n.status = 'sending' AND n.lease_until <= " + now + "))"
-		query := "UPDATE notifications SET status = 'sending', attempts = attempts + CASE WHEN status = 'sending' THEN 1 ELSE 0 END, lease_until = " + w.now(lease) +
+		query := "UPDATE notifications SET status = 'sending', claim_token = ?, attempts = attempts + CASE WHEN status = 'sending' THEN 1 ELSE 0 END, lease_until = " + w.now(lease) +
 			" WHERE id IN (SELECT id FROM (SELECT id, priority, created_at, row_number() OVER (PARTITION BY platform, chat ORDER BY priority DESC, created_at, id) AS place" +
 			" FROM notifications n WHERE " + due + " AND platform IN (?)" + passed +
 			" AND NOT EXISTS (SELECT 1 FROM notifications o WHERE o.status = 'sending' AND o.platform = n.platform AND o.chat = n.chat AND o.lease_until > " + now + ")" +
+			" AND NOT EXISTS (SELECT 1 FROM chat_holds h WHERE h.platform = n.platform AND h.chat = n.chat AND (h.until IS NULL OR h.until > " + now + ")" +
+			" AND (NOT h.edits OR (n.editable AND n.external_id IS NOT NULL)))" +
 			") c WHERE place = 1 ORDER BY priority DESC, created_at, id LIMIT ?) RETURNING *"
 		return w.db.NewRaw(query, append(args, limit)...).Scan(ctx, &out)
 	})
@@ -134,42 +139,86 @@ func (s *Store) ClaimNotices(ctx context.Context, platforms []pulse.Platform, sk
 		}
 		return strings.Compare(string(a.ID), string(b.ID))
 	})
-	return values(out, noticeRow.value), err
+	return values(out, noticeRow.value), token, err
 }
 
-// SettleNotice stores what became of sending revision rev. If the notice has
-// a later revision by now, that text stays queued, unless the address is dead.
-// A notice that nobody is sending any more is left alone.
-func (s *Store) SettleNotice(ctx context.Context, n pulse.Notice, rev int) error {
+// SettleNotice stores what became of sending revision rev under a claim, and
+// the ids of the messages it became so far, if they are several. If the notice
+// has a later revision by now, that text stays queued, unless the address is
+// dead. pulse.ErrFenced when the claim is not held any more: another sender
+// has the notice, or had.
+func (s *Store) SettleNotice(ctx context.Context, token pulse.ClaimToken, n pulse.Notice, rev int, parts []string) error {
 	if err := pulse.NoticeTransitions.Check(pulse.NoticeSending, n.Status); err != nil {
 		return err
 	}
 	return s.write(ctx, "settle notification", func(ctx context.Context, w *work) error {
-		if err := w.moveNotice(ctx, n); err != nil {
-			return err
-		}
 		next, sent := w.orNow(n.NextAt), stamp{}
 		if n.Status == pulse.NoticeSent {
 			next, sent = at(w.at), w.orNow(n.SentAt)
 		}
-		_, err := w.db.NewRaw(`UPDATE notifications SET
+		settled, err := rows(w.db.NewRaw(`UPDATE notifications SET
 			status = CASE WHEN revision > ? AND NOT ? THEN 'queued' ELSE ? END,
 			attempts = CASE WHEN revision > ? AND ? THEN 0 ELSE ? END,
-			external_id = ?, next_at = ?, sent_at = coalesce(?, sent_at), last_error = ?, lease_until = NULL
-			WHERE id = ? AND status = 'sending'`,
+			external_id = ?, next_at = ?, sent_at = coalesce(?, sent_at), last_error = ?, lease_until = NULL, claim_token = NULL
+			WHERE id = ? AND status = 'sending' AND claim_token = ?`,
 			rev, n.Status == pulse.NoticeDead, text(n.Status), rev, n.Status == pulse.NoticeSent, n.Attempts,
-			opt(n.ExternalID), next, sent, text(n.LastError), uid(n.ID)).Exec(ctx)
+			opt(n.ExternalID), next, sent, text(n.LastError), uid(n.ID), text(token)).Exec(ctx))
+		if err != nil {
+			return err
+		}
+		if settled == 0 {
+			return pulse.ErrFenced
+		}
+		if err := w.moveNotice(ctx, n); err != nil {
+			return err
+		}
 		w.wake(pulse.TopicNotices)
-		return err
+		return w.putParts(ctx, n, parts)
 	})
 }
 
+// putParts keeps which messages a notice became, beyond the first, whose id
+// is with the notice itself.
+func (w *work) putParts(ctx context.Context, n pulse.Notice, parts []string) error {
+	for i, id := range parts {
+		if i == 0 {
+			continue
+		}
+		_, err := w.db.NewRaw("INSERT INTO notification_parts (notification_id, part, platform, chat, external_id) VALUES (?, ?, ?, ?, ?)"+
+			" ON CONFLICT (notification_id, part) DO NOTHING", uid(n.ID), i, text(n.Address.Platform), text(n.Address.Chat), text(id)).Exec(ctx)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// NoticeParts answers the ids of the messages a notice became so far, in
+// their order.
+func (s *Store) NoticeParts(ctx context.Context, id pulse.NoticeID) ([]string, error) {
+	var out []string
+	err := s.view(ctx, "read parts of a notification", func(ctx context.Context, db bun.IDB) error {
+		return db.NewRaw("SELECT external_id FROM (SELECT 0 AS part, external_id FROM notifications WHERE id = ? AND external_id IS NOT NULL"+
+			" UNION ALL SELECT part, external_id FROM notification_parts WHERE notification_id = ?) p ORDER BY part", uid(id), uid(id)).Scan(ctx, &out)
+	})
+	return out, err
+}
+
+// SessionStatus answers how a session stands: pulse.ErrNone if there is none.
+func (s *Store) SessionStatus(ctx context.Context, id pulse.SessionID) (pulse.SessionStatus, error) {
+	var status string
+	err := s.view(ctx, "read status of a session", func(ctx context.Context, db bun.IDB) error {
+		return none(db.NewRaw("SELECT status FROM pulse_sessions WHERE id = ?", uid(id)).Scan(ctx, &status), pulse.ErrNone)
+	})
+	return pulse.SessionStatus(status), err
+}
+
 // moveNotice follows a chat that got a new address, unless the new one has a
-// message in that slot already.
+// message in that slot already. The message it replies to stayed behind.
 func (w *work) moveNotice(ctx context.Context, n pulse.Notice) error {
-	_, err := w.db.NewRaw(`UPDATE notifications SET chat = ?, thread = ? WHERE id = ? AND (chat <> ? OR thread <> ?)
+	_, err := w.db.NewRaw(`UPDATE notifications SET chat = ?, thread = ?, reply_to = CASE WHEN chat <> ? THEN '' ELSE reply_to END WHERE id = ? AND (chat <> ? OR thread <> ?)
 		AND NOT EXISTS (SELECT 1 FROM notifications o WHERE o.platform = notifications.platform AND o.chat = ? AND o.thread = ? AND o.slot = notifications.slot)`,
-		text(n.Address.Chat), text(n.Address.Thread), uid(n.ID), text(n.Address.Chat), text(n.Address.Thread),
+		text(n.Address.Chat), text(n.Address.Thread), text(n.Address.Chat), uid(n.ID), text(n.Address.Chat), text(n.Address.Thread),
 		text(n.Address.Chat), text(n.Address.Thread)).Exec(ctx)
 	return err
 }
@@ -184,15 +233,18 @@ func (s *Store) NextNoticeAt(ctx context.Context) (time.Time, error) {
 	return next.Time, err
 }
 
-// SessionByMessage finds what a message that was sent is about; pulse.ErrNone.
+// SessionByMessage finds what a message that was sent is about, whichever part
+// of a long one it is; pulse.ErrNone.
 func (s *Store) SessionByMessage(ctx context.Context, a pulse.Address, externalID string) (pulse.SessionID, pulse.GateID, error) {
 	var row struct{ SessionID, GateID uid }
 	if externalID == "" {
 		return "", "", pulse.ErrNone
 	}
 	err := s.view(ctx, "find message", func(ctx context.Context, db bun.IDB) error {
-		return none(db.NewRaw("SELECT session_id, gate_id FROM notifications WHERE platform = ? AND chat = ? AND external_id = ?"+
-			" AND session_id IS NOT NULL ORDER BY created_at DESC LIMIT 1", text(a.Platform), text(a.Chat), text(externalID)).Scan(ctx, &row), pulse.ErrNone)
+		return none(db.NewRaw("SELECT session_id, gate_id FROM (SELECT session_id, gate_id, created_at FROM notifications WHERE platform = ? AND chat = ? AND external_id = ?"+
+			" UNION ALL SELECT n.session_id, n.gate_id, n.created_at FROM notification_parts p JOIN notifications n ON n.id = p.notification_id"+
+			" WHERE p.platform = ? AND p.chat = ? AND p.external_id = ?) m WHERE session_id IS NOT NULL ORDER BY created_at DESC LIMIT 1",
+			text(a.Platform), text(a.Chat), text(externalID), text(a.Platform), text(a.Chat), text(externalID)).Scan(ctx, &row), pulse.ErrNone)
 	})
 	return pulse.SessionID(row.SessionID), pulse.GateID(row.GateID), err
 }

@@ -148,7 +148,7 @@ func TestOpeningVoidsOldLeases(t *testing.T) {
 	held, _, err := s.Take(t.Context(), "step", time.Hour)
 	must(t, err)
 	platforms := []pulse.Platform{"console"}
-	if got, err := s.ClaimNotices(t.Context(), platforms, nil, 1, time.Hour); err != nil || len(got) != 1 {
+	if got, _, err := s.ClaimNotices(t.Context(), platforms, nil, 1, time.Hour); err != nil || len(got) != 1 {
 		t.Fatalf("claim notices: %v, %v", got, err)
 	}
 	must(t, s.Close())
@@ -168,7 +168,7 @@ func TestOpeningVoidsOldLeases(t *testing.T) {
 	if err := s.Apply(t.Context(), pulse.Guard{SessionID: held.ID, Version: held.Version, StepToken: "step"}, pulse.Change{Session: &held}); !errors.Is(err, pulse.ErrStale) {
 		t.Fatalf("a step of an earlier life: %v", err)
 	}
-	if got, err := s.ClaimNotices(t.Context(), platforms, nil, 1, time.Hour); err != nil || len(got) != 1 {
+	if got, _, err := s.ClaimNotices(t.Context(), platforms, nil, 1, time.Hour); err != nil || len(got) != 1 {
 		t.Fatalf("notices of an earlier life: %v, %v", got, err)
 	}
 }

@@ -23,6 +23,8 @@ type Config struct {
 	Log     *slog.Logger
 
 	Parallel    int           // sends at once: 8
+	Slow        time.Duration // after which a send no longer counts among these: 2 s
+	MaxSlow     int           // of those that do not: 200
 	Poll        time.Duration // 1 s
 	SendTimeout time.Duration // of one delivery: 30 s
 	Lease       time.Duration // hold of a claimed message: SendTimeout and a minute
@@ -53,7 +55,8 @@ type Dispatcher struct {
 	swept  time.Time               // when messages without a sender were last looked at
 	flying sync.WaitGroup
 	free   chan struct{} // one token for each delivery that may be started
-	landed chan struct{} // a delivery ended
+	slow   chan struct{} // one token for each delivery that takes its time beside them
+	landed chan struct{} // a delivery ended, or became a slow one
 }
 
 // place is what the dispatcher knows of a chat at present.
@@ -79,6 +82,8 @@ func NewDispatcher(outbox Outbox, cfg Config) *Dispatcher {
 	}
 	cfg.Parallel = cmp.Or(cfg.Parallel, 8)
 	cfg.Poll = cmp.Or(cfg.Poll, time.Second)
+	cfg.Slow = cmp.Or(cfg.Slow, 2*time.Second)
+	cfg.MaxSlow = cmp.Or(cfg.MaxSlow, 200)
 	cfg.SendTimeout = cmp.Or(cfg.SendTimeout, 30*time.Second)
 	cfg.Lease = cmp.Or(cfg.Lease, cfg.SendTimeout+time.Minute)
 	cfg.Grace = cmp.Or(cfg.Grace, 5*time.Second)
@@ -88,7 +93,7 @@ func NewDispatcher(outbox Outbox, cfg Config) *Dispatcher {
 	cfg.GiveUp.Other = cmp.Or(cfg.GiveUp.Other, 2*time.Hour)
 	cfg.GiveUp.Live = cmp.Or(cfg.GiveUp.Live, time.Minute)
 	d := &Dispatcher{outbox: outbox, cfg: cfg, senders: map[pulse.Platform]Sender{},
-		places: map[pulse.Address]place{}, free: make(chan struct{}, cfg.Parallel), landed: make(chan struct{}, 1)}
+		places: map[pulse.Address]place{}, free: make(chan struct{}, cfg.Parallel), slow: make(chan struct{}, cfg.MaxSlow), landed: make(chan struct{}, 1)}
 	for range cfg.Parallel {
 		d.free <- struct{}{}
 	}
@@ -177,12 +182,14 @@ func (d *Dispatcher) launch(ctx context.Context, track func() func(bool, error))
 	if slots == 0 || len(d.platforms) == 0 {
 		return 0, nil
 	}
-	notices, err := d.outbox.ClaimNotices(ctx, d.platforms, d.skip(), slots, d.cfg.Lease)
+	held := d.cfg.Clock().Add(d.cfg.Lease)
+	notices, token, err := d.outbox.ClaimNotices(ctx, d.platforms, d.skip(), slots, d.cfg.Lease)
 	if err != nil {
 		return 0, fmt.Errorf("claim notices: %w", err)
 	}
 	for _, n := range notices {
 		slots--
+		c := claimed{Notice: n, token: token, rev: n.Revision, until: held}
 		var done func(bool, error)
 		if track != nil {
 			done = track()
@@ -190,8 +197,8 @@ func (d *Dispatcher) launch(ctx context.Context, track func() func(bool, error))
 		if !d.enter(n.Address) { // another thread of a chat that is busy or limited
 			until := d.clearAt(n.Address)
 			d.flying.Go(func() {
-				defer d.land()
-				err := d.settle(ctx, d.later(n, until), n.Revision)
+				defer d.fly()()
+				err := d.settle(ctx, c.as(d.later(n, until)))
 				if done != nil {
 					done(false, err)
 				}
@@ -199,9 +206,9 @@ func (d *Dispatcher) launch(ctx context.Context, track func() func(bool, error))
 			continue
 		}
 		d.flying.Go(func() {
-			defer d.land()
+			defer d.fly()()
 			defer d.leave(n.Address)
-			ok, err := d.deliver(ctx, n)
+			ok, err := d.deliver(ctx, c)
 			if done != nil {
 				done(ok, err)
 			}
@@ -229,8 +236,44 @@ func (d *Dispatcher) giveBack(n int) {
 	}
 }
 
-func (d *Dispatcher) land() {
+// fly is called at the start of a delivery, what it answers at its end. One
+// that takes long gives its place to another, within bounds: a platform that
+// hangs for some chats must not keep the others waiting.
+func (d *Dispatcher) fly() (land func()) {
+	var mu sync.Mutex
+	var lent, over bool
+	timer := time.AfterFunc(d.cfg.Slow, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if over {
+			return
+		}
+		select {
+		case d.slow <- struct{}{}:
+			lent = true
+			d.release()
+		default:
+		}
+	})
+	return func() {
+		timer.Stop()
+		mu.Lock()
+		defer mu.Unlock()
+		if over = true; lent {
+			<-d.slow
+			d.hint()
+			return
+		}
+		d.release()
+	}
+}
+
+func (d *Dispatcher) release() {
 	d.free <- struct{}{}
+	d.hint()
+}
+
+func (d *Dispatcher) hint() {
 	select {
 	case d.landed <- struct{}{}:
 	default:

@@ -390,7 +390,7 @@ func TestAClaimOfADeadProcessIsSentByTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.put("1", "x", pulse.NoticeFinal)
-		if _, err := b.outbox.ClaimNotices(t.Context(), []pulse.Platform{pulse.PlatformTelegram}, nil, 1, 30*time.Second); err != nil {
+		if _, _, err := b.outbox.ClaimNotices(t.Context(), []pulse.Platform{pulse.PlatformTelegram}, nil, 1, 30*time.Second); err != nil {
 			t.Fatal(err)
 		}
 		b.once(0)

@@ -32,21 +32,45 @@ func (d *Dispatcher) sweep(ctx context.Context) error {
 		d.swept = now
 	}
 	d.mu.Unlock()
+	if !due {
+		return nil
+	}
+	if err := d.expire(ctx, now); err != nil {
+		return err
+	}
 	platforms := d.orphans()
-	if !due || len(platforms) == 0 {
+	if len(platforms) == 0 {
 		return nil
 	}
 	for ctx.Err() == nil {
 		// A claim takes the first message of each chat alone; the rest is behind it.
-		notices, err := d.outbox.ClaimNotices(ctx, platforms, nil, orphanBatch, d.cfg.Lease)
+		held := now.Add(d.cfg.Lease)
+		notices, token, err := d.outbox.ClaimNotices(ctx, platforms, nil, orphanBatch, d.cfg.Lease)
 		if err != nil || len(notices) == 0 {
 			return err
 		}
 		for _, n := range notices {
-			if err := d.settle(ctx, d.orphaned(n), n.Revision); err != nil {
+			if err := d.settle(ctx, claimed{Notice: d.orphaned(n), token: token, rev: n.Revision, until: held}); err != nil {
 				return err
 			}
 		}
+	}
+	return nil
+}
+
+// expire ends what has waited too long for somebody to write in a chat that
+// takes nothing from us.
+func (d *Dispatcher) expire(ctx context.Context, now time.Time) error {
+	var ended int
+	for _, kinds := range [][]pulse.NoticeKind{{pulse.NoticeFinal, pulse.NoticeGate}, {pulse.NoticeReply, pulse.NoticeInfo}, {pulse.NoticeProgress}} {
+		n, err := d.outbox.ExpireHeld(ctx, kinds, now.Add(-d.patience(kinds[0])))
+		if err != nil {
+			return err
+		}
+		ended += n
+	}
+	if ended > 0 {
+		d.cfg.Log.Warn("messages cannot be delivered: nobody wrote in chats that take none", "messages", ended)
 	}
 	return nil
 }

@@ -120,7 +120,7 @@ func (p *Progress) session(ctx context.Context, u Unread) (bool, error) {
 	now := p.cfg.Clock().UTC()
 	s := u.Session
 	r := p.live[s.ID]
-	if r != nil && r.seen == u.Seen && now.Sub(r.wrote) < p.cfg.Interval && r.iteration != "" {
+	if r != nil && r.seen == u.Seen && now.Sub(r.wrote) < p.cfg.Interval && r.iteration != "" && s.Status == pulse.SessionRunning {
 		return false, nil
 	}
 	if r == nil || r.seen != u.Seen {

@@ -47,6 +47,7 @@ type World struct {
 	gates     map[pulse.GateID]pulse.Gate
 	notices   []pulse.Notice
 	audit     []pulse.AuditEntry
+	refusing  map[pulse.Address]bool
 	applied   int
 	failNext  []error
 	before    func()
@@ -57,6 +58,8 @@ type letter struct {
 	handled bool
 	next    time.Time
 	reason  string
+	holds   bool
+	behind  pulse.InboundID
 }
 
 type code struct {
@@ -77,7 +80,7 @@ func New(t T, clock func() time.Time) *World {
 	if clock == nil {
 		clock = time.Now
 	}
-	return &World{t: t, clock: clock, offsets: map[string]string{}, codes: map[string]*code{}, failures: map[string][]time.Time{},
+	return &World{t: t, clock: clock, refusing: map[pulse.Address]bool{}, offsets: map[string]string{}, codes: map[string]*code{}, failures: map[string][]time.Time{},
 		channels: map[pulse.Address]pulse.Channel{}, sessions: map[pulse.SessionID]*pulse.Session{},
 		its: map[pulse.SessionID][]pulse.Iteration{}, tasks: map[pulse.TaskID]pulse.Task{}, gates: map[pulse.GateID]pulse.Gate{}}
 }
@@ -168,7 +171,7 @@ func (w *World) PendingInbound(_ context.Context, limit int) ([]pulse.Inbound, e
 	defer w.mu.Unlock()
 	var out []pulse.Inbound
 	for _, l := range w.inbound {
-		if !l.handled && !l.next.After(w.clock()) {
+		if !l.handled && !l.next.After(w.clock()) && !w.waits(l) {
 			out = append(out, l.in)
 		}
 	}
@@ -181,17 +184,75 @@ func (w *World) PendingInbound(_ context.Context, limit int) ([]pulse.Inbound, e
 	return out[:min(limit, len(out))], nil
 }
 
+// waits reports whether an update is behind one that holds.
+func (w *World) waits(l *letter) bool {
+	return slices.ContainsFunc(w.inbound, func(b *letter) bool { return b.in.ID == l.behind && b.holds && !b.handled })
+}
+
 // DeferInbound implements bot.Inbox.
 func (w *World) DeferInbound(_ context.Context, id pulse.InboundID, reason string, until time.Time) error {
+	return w.change(id, func(l *letter) { l.next, l.reason, l.holds = until, reason, false })
+}
+
+// HoldInbound implements bot.Inbox.
+func (w *World) HoldInbound(_ context.Context, id pulse.InboundID, reason string, until time.Time) error {
+	return w.change(id, func(l *letter) { l.next, l.reason, l.holds = until, reason, true })
+}
+
+// QueueInbound implements bot.Inbox.
+func (w *World) QueueInbound(_ context.Context, id, behind pulse.InboundID) error {
+	if id == behind {
+		w.t.Errorf("update %s is to wait for itself", id)
+	}
+	return w.change(id, func(l *letter) { l.behind = behind })
+}
+
+func (w *World) change(id pulse.InboundID, f func(*letter)) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, l := range w.inbound {
 		if l.in.ID == id {
-			l.next, l.reason = until, reason
+			f(l)
 			return nil
 		}
 	}
 	return pulse.NotFound("no such update", "")
+}
+
+// HeldInbound implements bot.Inbox.
+func (w *World) HeldInbound(context.Context) ([]pulse.Inbound, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []pulse.Inbound
+	for _, l := range w.inbound {
+		if l.holds && !l.handled {
+			out = append(out, l.in)
+		}
+	}
+	return out, nil
+}
+
+// Refuse makes a chat refuse messages until ReleaseChat.
+func (w *World) Refuse(a pulse.Address) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.refusing[a] = true
+}
+
+// Refusing reports whether a chat refuses messages.
+func (w *World) Refusing(a pulse.Address) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.refusing[a]
+}
+
+// ReleaseChat implements bot.People.
+func (w *World) ReleaseChat(_ context.Context, a pulse.Address) (bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	was := w.refusing[a]
+	delete(w.refusing, a)
+	return was, nil
 }
 
 // Operator implements bot.People.

@@ -50,7 +50,7 @@ func events(t *testing.T, c *console.Console, w *bottest.World) []bot.Event {
 func send(t *testing.T, c *console.Console, n pulse.Notice) {
 	t.Helper()
 	n.Address = c.Address()
-	if d := c.Send(t.Context(), n); d.Outcome != notify.Sent || d.ExternalID == "" {
+	if d := c.Send(t.Context(), n, nil); d.Outcome != notify.Sent || d.ExternalID == "" {
 		t.Errorf("delivery: %+v", d)
 	}
 }
@@ -320,12 +320,12 @@ func TestLiveLineOnATerminal(t *testing.T) {
 
 func TestDeliveriesThatCannotBe(t *testing.T) {
 	c := console.New(console.Config{Out: &buffer{}})
-	d := c.Send(t.Context(), pulse.Notice{Address: pulse.Address{Platform: pulse.PlatformConsole, Chat: "another"}, Kind: pulse.NoticeReply, Message: pulse.Text("x")})
+	d := c.Send(t.Context(), pulse.Notice{Address: pulse.Address{Platform: pulse.PlatformConsole, Chat: "another"}, Kind: pulse.NoticeReply, Message: pulse.Text("x")}, nil)
 	if d.Outcome != notify.Permanent {
 		t.Errorf("another console's message: %+v", d)
 	}
 	c = console.New(console.Config{Out: broken{}})
-	if d := c.Send(t.Context(), pulse.Notice{Address: c.Address(), Kind: pulse.NoticeReply, Message: pulse.Text("x")}); d.Outcome != notify.Permanent || d.Err == nil {
+	if d := c.Send(t.Context(), pulse.Notice{Address: c.Address(), Kind: pulse.NoticeReply, Message: pulse.Text("x")}, nil); d.Outcome != notify.Permanent || d.Err == nil {
 		t.Errorf("a terminal that is gone: %+v", d)
 	}
 	if at := c.Ready(c.Address(), false); at.After(time.Now()) {

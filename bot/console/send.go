@@ -18,7 +18,7 @@ func (c *Console) Ready(pulse.Address, bool) time.Time { return time.Time{} }
 
 // Send implements notify.Sender. What is live is shown in one line that
 // changes in place; the rest is printed.
-func (c *Console) Send(_ context.Context, n pulse.Notice) notify.Delivery {
+func (c *Console) Send(_ context.Context, n pulse.Notice, _ []string) notify.Delivery {
 	if n.Address != c.Address() {
 		return notify.Delivery{Outcome: notify.Permanent, Err: fmt.Errorf("console %q is not open here", n.Address.Chat)}
 	}

@@ -80,9 +80,9 @@ func TestErrorsNeverShowTheToken(t *testing.T) {
 	chat := e.srv.User("Ann").Private()
 	s := telegram.NewSender(e.client, telegram.SenderConfig{})
 	e.srv.Inject(telegramtest.Fault{Method: "sendMessage", Cut: true})
-	noToken(t, s.Send(e.ctx, text(chat, "x")).Err, e.srv.Token())
+	noToken(t, s.Send(e.ctx, text(chat, "x"), nil).Err, e.srv.Token())
 	e.srv.Inject(telegramtest.Fault{Method: "sendMessage", Status: 418, Description: "no path /bot" + e.srv.Token() + "/sendMessage"})
-	if d := s.Send(e.ctx, text(e.srv.User("Bob").Private(), "x")); strings.Contains(d.Err.Error(), secretPart(e.srv.Token())) {
+	if d := s.Send(e.ctx, text(e.srv.User("Bob").Private(), "x"), nil); strings.Contains(d.Err.Error(), secretPart(e.srv.Token())) {
 		t.Errorf("token in %v", d.Err)
 	}
 	p := telegram.NewPoller(e.client, newIntake(), quick())

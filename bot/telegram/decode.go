@@ -2,6 +2,7 @@ package telegram
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -187,6 +188,7 @@ func member(m *wireMember) bot.Event {
 	e := bot.Event{Kind: bot.KindIgnored, Private: m.Chat.Type == "private",
 		Address: pulse.Address{Platform: pulse.PlatformTelegram, Chat: strconv.FormatInt(m.Chat.ID, 10)},
 		Note:    "the bot's membership is now: " + clip(clean(m.New.Status, incoming), 40)}
+	e.Back = slices.Contains([]string{"member", "administrator", "creator"}, m.New.Status)
 	if m.From != nil {
 		e.Sender = sender(m.From)
 	}

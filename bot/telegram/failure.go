@@ -36,7 +36,7 @@ func (c *Client) classify(err error, at *attempt) failure {
 	case errors.As(err, &moved):
 		f.outcome, f.moved = notify.Permanent, strconv.FormatInt(int64(moved.MigrateToChatID), 10)
 	case errors.Is(err, tg.ErrorForbidden):
-		f.outcome = notify.Permanent
+		f.outcome = notify.Refused
 	case errors.Is(err, tg.ErrorUnauthorized), errors.Is(err, tg.ErrorNotFound):
 		// The token, not the message, is at fault: the message waits for a better one.
 		f.outcome = notify.Transient

@@ -29,6 +29,7 @@ type chatUse struct {
 	last    time.Time
 	minute  []time.Time
 	blocked time.Time // by a retry_after
+	edits   time.Time // by a retry_after of an edit: the platform limits them by themselves, and a final must not wait for them
 }
 
 // NewLimiter makes a Limiter.
@@ -80,8 +81,8 @@ func (l *Limiter) Take(chat string, edit bool, now time.Time) time.Duration {
 	return 0
 }
 
-// Block keeps a chat silent, as a retry_after asks.
-func (l *Limiter) Block(chat string, until time.Time) {
+// Block keeps a chat silent, or only without edits, as a retry_after asks.
+func (l *Limiter) Block(chat string, edit bool, until time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	u := l.chats[chat]
@@ -89,9 +90,11 @@ func (l *Limiter) Block(chat string, until time.Time) {
 		u = &chatUse{}
 		l.chats[chat] = u
 	}
-	if until.After(u.blocked) {
-		u.blocked = until
+	of := &u.blocked
+	if edit {
+		of = &u.edits
 	}
+	*of = later(*of, until)
 }
 
 func (l *Limiter) ready(chat string, edit bool, now time.Time) time.Time {
@@ -105,6 +108,9 @@ func (l *Limiter) ready(chat string, edit bool, now time.Time) time.Time {
 		return at
 	}
 	at = later(at, u.blocked)
+	if edit {
+		at = later(at, u.edits)
+	}
 	gap := l.lim.ChatGap
 	if group(chat) {
 		at = later(at, window(u.minute, time.Minute, max(l.lim.GroupPerMinute-reserve, 1), now))
@@ -132,7 +138,7 @@ func (l *Limiter) forget(now time.Time) {
 		return
 	}
 	for k, u := range l.chats {
-		if now.Sub(u.last) > time.Minute && now.After(u.blocked) {
+		if now.Sub(u.last) > time.Minute && now.After(u.blocked) && now.After(u.edits) {
 			delete(l.chats, k)
 		}
 	}

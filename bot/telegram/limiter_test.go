@@ -43,10 +43,17 @@ func TestLimiterGlobal(t *testing.T) {
 	if at := l.Ready("other", true, now); at.Sub(now) < time.Second {
 		t.Errorf("ready %v", at.Sub(now))
 	}
-	l.Block("blocked", now.Add(time.Hour))
-	l.Block("blocked", now.Add(time.Minute)) // a shorter one does not end the longer
+	l.Block("blocked", false, now.Add(time.Hour))
+	l.Block("blocked", false, now.Add(time.Minute)) // a shorter one does not end the longer
 	if at := l.Ready("blocked", false, now); at.Sub(now) != time.Hour {
 		t.Errorf("blocked until %v", at.Sub(now))
+	}
+	l.Block("edits", true, now.Add(time.Hour))
+	if at := l.Ready("edits", true, now); at.Sub(now) != time.Hour {
+		t.Errorf("edits are blocked until %v", at.Sub(now))
+	}
+	if at := l.Ready("edits", false, now); at.Sub(now) > 2*time.Second {
+		t.Errorf("a final waits %v for what edits are punished for", at.Sub(now))
 	}
 }
 

@@ -1,77 +1,74 @@
 package telegram
 
 import (
-	"strconv"
+	"slices"
 	"sync"
-	"time"
 
 	"pulseloop/notify"
 	"pulseloop/pulse"
 )
 
-// part is how far a notice has been sent.
-type part struct {
+// progress is how far one notice has been sent, and where to.
+type progress struct {
 	to    pulse.Address
-	next  int
-	first string // id of the first message
-	moved bool   // the group became a supergroup
-	noted bool   // the text says that it is not in its topic
+	ids   []string // of its messages, in order
+	of    int      // how many it takes
+	moved bool     // the group became a supergroup
+	noted bool     // the first message says that it is not in its topic
 }
 
-func (p *part) sent(id int) {
-	if p.next == 0 {
-		p.first = strconv.Itoa(id)
+func begin(n pulse.Notice, sent []string) progress {
+	return progress{to: n.Address, ids: slices.Clone(sent)}
+}
+
+// next is what to send: the part after those that are there.
+func (p *progress) next(chunks []chunk) chunk {
+	k := chunks[len(p.ids)]
+	if p.noted && len(p.ids) == 0 {
+		return withNote(k)
 	}
-	p.next++
+	return k
 }
 
-func (p *part) delivery(n pulse.Notice, o notify.Outcome, wait time.Duration, err error) notify.Delivery {
-	d := notify.Delivery{Outcome: o, ExternalID: p.first, RetryAfter: wait, Err: err}
+func (p *progress) delivery(n pulse.Notice, f failure) notify.Delivery {
+	d := notify.Delivery{Outcome: f.outcome, RetryAfter: f.wait, Err: f.err}
+	if len(p.ids) > 0 {
+		d.ExternalID = p.ids[0]
+	}
+	if p.of > 1 {
+		d.Parts = p.ids
+	}
 	if p.to != n.Address {
 		d.Moved = p.to
 	}
 	return d
 }
 
-type partKey struct {
-	id  pulse.NoticeID
-	rev int
-}
-
-// parts remembers notices that were sent in part, or are on their way to another place than they say.
-type parts struct {
+// noticeSet is a set of bounded size; it is emptied when it is full.
+type noticeSet struct {
 	mu  sync.Mutex
-	all map[partKey]part
+	all map[pulse.NoticeID]bool
 }
 
-// maxParts bounds the memory of notices that were given up half way.
-const maxParts = 500
+const maxNoticeSet = 500
 
-func newParts() *parts { return &parts{all: map[partKey]part{}} }
-
-func (p *parts) get(n pulse.Notice) part {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if was, ok := p.all[partKey{n.ID, n.Revision}]; ok && n.ID != "" {
-		return was
-	}
-	return part{to: n.Address}
+func (s *noticeSet) has(id pulse.NoticeID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.all[id]
 }
 
-func (p *parts) keep(n pulse.Notice, v part) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if v.next == 0 && v.to == n.Address || n.ID == "" {
-		return
+func (s *noticeSet) add(id pulse.NoticeID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all == nil || len(s.all) >= maxNoticeSet {
+		s.all = map[pulse.NoticeID]bool{}
 	}
-	if len(p.all) >= maxParts {
-		clear(p.all)
-	}
-	p.all[partKey{n.ID, n.Revision}] = v
+	s.all[id] = true
 }
 
-func (p *parts) drop(n pulse.Notice) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.all, partKey{n.ID, n.Revision})
+func (s *noticeSet) drop(id pulse.NoticeID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.all, id)
 }

@@ -26,15 +26,16 @@ type SenderConfig struct {
 
 // Sender delivers notices. It implements notify.Sender.
 //
-// A long notice becomes several messages, which the platform wants a second apart: Send delivers what it may and answers RetryAt
-// for the rest; the next Send of the same revision goes on where the last one ended. That place is kept in memory: a crash in
-// between sends the first parts again. A live (editable) message stays one message and is cut instead.
+// A long notice becomes several messages, which the platform wants a second apart: Send delivers one and answers Pending while
+// there are more; the next Send goes on after those it is told of. It remembers none itself, so that whoever calls can keep them
+// where no crash forgets them. A live (editable) message stays one message and is cut instead.
 type Sender struct {
 	c     *Client
 	cfg   SenderConfig
 	log   *slog.Logger
 	limit *Limiter
-	parts *parts
+	// astray are notices whose topic was found gone. A restart forgets them, which costs the line that says so.
+	astray noticeSet
 }
 
 // NewSender makes a Sender.
@@ -48,7 +49,7 @@ func NewSender(c *Client, cfg SenderConfig) *Sender {
 	if cfg.Log == nil {
 		cfg.Log = c.log
 	}
-	return &Sender{c: c, cfg: cfg, log: cfg.Log, limit: NewLimiter(cfg.Limits), parts: newParts()}
+	return &Sender{c: c, cfg: cfg, log: cfg.Log, limit: NewLimiter(cfg.Limits)}
 }
 
 // Platform implements notify.Sender.
@@ -60,7 +61,7 @@ func (s *Sender) Ready(a pulse.Address, edit bool) time.Time {
 }
 
 // Send implements notify.Sender.
-func (s *Sender) Send(ctx context.Context, n pulse.Notice) notify.Delivery {
+func (s *Sender) Send(ctx context.Context, n pulse.Notice, sent []string) notify.Delivery {
 	if _, err := strconv.ParseInt(n.Address.Chat, 10, 64); err != nil {
 		return notify.Delivery{Outcome: notify.Permanent, Err: fmt.Errorf("send to %q: not a Telegram chat id", clip(n.Address.Chat, 40))}
 	}
@@ -75,7 +76,7 @@ func (s *Sender) Send(ctx context.Context, n pulse.Notice) notify.Delivery {
 	if n.Editable && n.ExternalID != "" {
 		return s.edit(ctx, n, chunks[0], markup)
 	}
-	return s.post(ctx, n, chunks, markup)
+	return s.post(ctx, n, begin(n, sent), chunks, markup)
 }
 
 // render makes one message of a live notice: its parts could not be told apart when it is edited.
@@ -94,7 +95,7 @@ func (s *Sender) edit(ctx context.Context, n pulse.Notice, body chunk, markup mo
 	}
 	out := notify.Delivery{ExternalID: n.ExternalID, Outcome: notify.Sent}
 	if wait := s.limit.Take(n.Address.Chat, true, s.cfg.Now()); wait > 0 {
-		out.Outcome, out.RetryAfter = notify.RetryAt, wait
+		out.Outcome, out.RetryAfter = notify.Pending, wait
 		return out
 	}
 	f := s.editCall(ctx, n.Address, id, body, markup)
@@ -117,7 +118,7 @@ func (s *Sender) edit(ctx context.Context, n pulse.Notice, body chunk, markup mo
 		// Editing twice is editing once.
 		out.Outcome = notify.Transient
 	}
-	s.obey(n.Address.Chat, f)
+	s.obey(n.Address.Chat, true, f)
 	return out
 }
 
@@ -134,66 +135,73 @@ func (s *Sender) editCall(ctx context.Context, a pulse.Address, id int, body chu
 	return &f
 }
 
-// post sends the chunks not sent yet; the buttons go under the last one.
-func (s *Sender) post(ctx context.Context, n pulse.Notice, chunks []chunk, markup models.ReplyMarkup) notify.Delivery {
-	p := s.parts.get(n)
-	if p.noted {
-		chunks = s.render(n, withNote(n.Message))
-	}
-	for p.next < len(chunks) {
+// post sends the next part; the buttons go under the last one.
+func (s *Sender) post(ctx context.Context, n pulse.Notice, p progress, chunks []chunk, markup models.ReplyMarkup) notify.Delivery {
+	p.of = len(chunks)
+	p.noted = s.astray.has(n.ID)
+	for len(p.ids) < len(chunks) {
+		if wait := s.limit.Take(p.to.Chat, false, s.cfg.Now()); wait > 0 {
+			return p.delivery(n, failure{outcome: notify.Pending, wait: wait})
+		}
 		var m models.ReplyMarkup
-		if p.next == len(chunks)-1 {
+		if len(p.ids) == len(chunks)-1 {
 			m = markup
 		}
-		if wait := s.limit.Take(p.to.Chat, false, s.cfg.Now()); wait > 0 {
-			s.parts.keep(n, p)
-			return p.delivery(n, notify.RetryAt, wait, nil)
-		}
-		id, f := s.sendCall(ctx, n, p, chunks[p.next], m)
+		body := p.next(chunks)
+		id, f := s.sendCall(ctx, n, p, body, m)
 		if f != nil && f.entities {
-			id, f = s.sendCall(ctx, n, p, chunk{text: chunks[p.next].text}, m)
+			id, f = s.sendCall(ctx, n, p, chunk{text: body.text}, m)
 		}
-		if f == nil {
-			p.sent(id)
-			continue
-		}
-		if s.elsewhere(&p, f) {
-			if p.noted {
-				chunks = s.render(n, withNote(n.Message))
+		switch {
+		case f == nil:
+			if p.ids = append(p.ids, strconv.Itoa(id)); len(p.ids) < len(chunks) {
+				now := s.cfg.Now()
+				return p.delivery(n, failure{outcome: notify.Pending, wait: s.limit.Ready(p.to.Chat, false, now).Sub(now)})
 			}
-			continue
+		case !elsewhere(&p, f):
+			s.obey(p.to.Chat, false, f)
+			return p.delivery(n, *f)
+		case p.noted:
+			s.astray.add(n.ID)
 		}
-		s.obey(p.to.Chat, f)
-		s.parts.keep(n, p)
-		if f.outcome == notify.Permanent {
-			s.parts.drop(n)
-		}
-		return p.delivery(n, f.outcome, f.wait, f.err)
 	}
-	s.parts.drop(n)
-	return p.delivery(n, notify.Sent, 0, nil)
+	s.astray.drop(n.ID)
+	return p.delivery(n, failure{outcome: notify.Sent})
 }
 
 // elsewhere redirects what has a new address: a group that became a supergroup, or the chat of a topic that is gone. Each happens
 // once, so that two chats pointing at each other cannot keep us busy.
-func (s *Sender) elsewhere(p *part, f *failure) bool {
+func elsewhere(p *progress, f *failure) bool {
 	switch {
 	case f.moved != "" && !p.moved:
 		p.moved, p.to = true, pulse.Address{Platform: pulse.PlatformTelegram, Chat: f.moved}
 		return true
 	case f.noTopic && p.to.Thread != "":
-		p.noted, p.to.Thread = p.next == 0, ""
+		p.noted, p.to.Thread = len(p.ids) == 0, ""
 		return true
 	}
 	return false
 }
 
-func withNote(m pulse.Message) pulse.Message {
-	note := pulse.Span{Text: "The topic this belongs to is closed or gone.\n\n", Style: pulse.StyleItalic}
-	return pulse.Message{Spans: append([]pulse.Span{note}, m.Spans...), Buttons: m.Buttons}
+const noTopic = "The topic this belongs to is closed or gone.\n\n"
+
+// withNote says at the top of a message that it is not in its topic, if there is room: where the parts of a long one begin and
+// end must not depend on it, since the others may be sent by a process that does not know.
+func withNote(k chunk) chunk {
+	shift := units([]rune(noTopic))
+	if units([]rune(k.text))+shift > maxUnits {
+		return k
+	}
+	out := chunk{text: noTopic + k.text}
+	out.entities = append(out.entities, models.MessageEntity{Type: models.MessageEntityTypeItalic, Length: shift - 2})
+	for _, e := range k.entities {
+		e.Offset += shift
+		out.entities = append(out.entities, e)
+	}
+	return out
 }
 
-func (s *Sender) sendCall(ctx context.Context, n pulse.Notice, p part, body chunk, markup models.ReplyMarkup) (int, *failure) {
+func (s *Sender) sendCall(ctx context.Context, n pulse.Notice, p progress, body chunk, markup models.ReplyMarkup) (int, *failure) {
 	ask := &tg.SendMessageParams{ChatID: p.to.Chat, Text: body.text, Entities: body.entities, LinkPreviewOptions: noPreview(),
 		DisableNotification: n.Silent, ReplyMarkup: markup}
 	if p.to.Thread != "" {
@@ -203,7 +211,7 @@ func (s *Sender) sendCall(ctx context.Context, n pulse.Notice, p part, body chun
 		}
 		ask.MessageThreadID = thread
 	}
-	if to, err := strconv.Atoi(n.ReplyTo); err == nil && to > 0 && p.next == 0 && !p.moved {
+	if to, err := strconv.Atoi(n.ReplyTo); err == nil && to > 0 && len(p.ids) == 0 && !p.moved {
 		ask.ReplyParameters = &models.ReplyParameters{MessageID: to, AllowSendingWithoutReply: true}
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.c.timeout)
@@ -219,8 +227,8 @@ func (s *Sender) sendCall(ctx context.Context, n pulse.Notice, p part, body chun
 
 func noPreview() *models.LinkPreviewOptions { return &models.LinkPreviewOptions{IsDisabled: tg.True()} }
 
-func (s *Sender) obey(chat string, f *failure) {
+func (s *Sender) obey(chat string, edit bool, f *failure) {
 	if f.outcome == notify.RetryAt {
-		s.limit.Block(chat, s.cfg.Now().Add(f.wait))
+		s.limit.Block(chat, edit, s.cfg.Now().Add(f.wait))
 	}
 }

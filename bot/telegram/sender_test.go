@@ -41,10 +41,22 @@ func text(c *telegramtest.Chat, s string) pulse.Notice {
 // sendAll sends as a dispatcher does: again when told to, never before the time named.
 func sendAll(t *testing.T, e *env, s *telegram.Sender, clock *patient, n pulse.Notice) notify.Delivery {
 	t.Helper()
+	var parts []string
+	var moved pulse.Address
 	for range 100 {
-		d := s.Send(e.ctx, n)
-		if d.Outcome != notify.RetryAt {
+		d := s.Send(e.ctx, n, parts)
+		if !d.Moved.Zero() {
+			moved = d.Moved
+		}
+		if d.Outcome != notify.RetryAt && d.Outcome != notify.Pending {
+			d.Moved = moved
 			return d
+		}
+		if !moved.Zero() {
+			n.Address = moved
+		}
+		if parts = append(parts[:0:0], parts...); len(d.Parts) > 0 {
+			parts = d.Parts
 		}
 		clock.add(d.RetryAfter)
 	}
@@ -71,7 +83,7 @@ func TestSendFormatted(t *testing.T) {
 			{Text: "a.go", Style: pulse.StyleCode}, {Text: "func x() {\n\treturn\n}\n", Style: pulse.StylePre, Lang: "go"}, {Text: "end", Style: pulse.StyleQuote}},
 		Buttons: [][]pulse.Button{{{Label: "Yes", Data: "g:1:y"}, {Label: "No", Data: "g:1:n"}, {Label: "broken", Data: strings.Repeat("x", 65)}}},
 	}
-	d := s.Send(e.ctx, n)
+	d := s.Send(e.ctx, n, nil)
 	if d.Outcome != notify.Sent {
 		t.Fatalf("%+v", d)
 	}
@@ -159,23 +171,31 @@ func TestChunksGoOnWhereTheyStopped(t *testing.T) {
 	chat := e.srv.User("Ann").Private()
 	n := text(chat, strings.Repeat("a", 4096)+strings.Repeat("b", 4096)+"c")
 	e.srv.Inject(telegramtest.Fault{Method: "sendMessage", Skip: 1, RetryAfter: 7})
-	first := s.Send(e.ctx, n)
-	if first.Outcome != notify.RetryAt || first.ExternalID == "" {
+	first := s.Send(e.ctx, n, nil)
+	if first.Outcome != notify.Pending || first.ExternalID == "" || len(first.Parts) != 1 {
 		t.Fatalf("%+v", first)
 	}
 	clock.add(first.RetryAfter)
-	refused := s.Send(e.ctx, n)
+	refused := s.Send(e.ctx, n, first.Parts)
 	if refused.Outcome != notify.RetryAt || refused.RetryAfter != 7*time.Second || refused.ExternalID != first.ExternalID {
 		t.Fatalf("%+v", refused)
 	}
 	if ready := s.Ready(n.Address, false); ready.Sub(clock.Now()) < 7*time.Second {
 		t.Errorf("ready %v after a retry_after of 7 s", ready.Sub(clock.Now()))
 	}
-	if early := s.Send(e.ctx, n); early.Outcome != notify.RetryAt || len(e.srv.CallsOf("sendMessage")) != 2 {
+	if early := s.Send(e.ctx, n, refused.Parts); early.Outcome != notify.Pending || len(e.srv.CallsOf("sendMessage")) != 2 {
 		t.Errorf("sent before the time named: %+v", early)
 	}
-	if d := sendAll(t, e, s, clock, n); d.Outcome != notify.Sent || d.ExternalID != first.ExternalID {
-		t.Fatalf("%+v", d)
+	clock.add(refused.RetryAfter)
+	again := telegram.NewSender(e.client, telegram.SenderConfig{Now: clock.Now}) // as after a restart
+	second := again.Send(e.ctx, n, refused.Parts)
+	clock.add(second.RetryAfter)
+	d := again.Send(e.ctx, n, second.Parts)
+	if second.Outcome != notify.Pending || d.Outcome != notify.Sent || d.ExternalID != first.ExternalID || len(d.Parts) != 3 {
+		t.Fatalf("%+v, then %+v", second, d)
+	}
+	if over := again.Send(e.ctx, n, d.Parts); over.Outcome != notify.Sent || len(chat.FromBot()) != 3 {
+		t.Errorf("a message that is there already: %+v", over)
 	}
 	var heads string
 	for _, m := range chat.FromBot() {
@@ -193,7 +213,7 @@ func TestEdits(t *testing.T) {
 	n.Editable = true
 	n.ExternalID = sendAll(t, e, s, clock, n).ExternalID
 	n.Message = pulse.Text("working more")
-	if d := s.Send(e.ctx, n); d.Outcome != notify.RetryAt || d.RetryAfter > 2*time.Second {
+	if d := s.Send(e.ctx, n, nil); d.Outcome != notify.Pending || d.RetryAfter > 2*time.Second {
 		t.Errorf("an edit within the same second: %+v", d)
 	}
 	if d := sendAll(t, e, s, clock, n); d.Outcome != notify.Sent || d.ExternalID != n.ExternalID {
@@ -219,7 +239,7 @@ func TestEdits(t *testing.T) {
 		t.Errorf("the message was deleted: %+v", d)
 	}
 	n.ExternalID = "not a number"
-	if d := s.Send(e.ctx, n); d.Outcome != notify.LostEdit {
+	if d := s.Send(e.ctx, n, nil); d.Outcome != notify.LostEdit {
 		t.Errorf("%+v", d)
 	}
 }
@@ -240,7 +260,7 @@ func TestOutcomes(t *testing.T) {
 		"token revoked":  {telegramtest.Fault{Status: 401, Description: "Unauthorized"}, notify.Transient},
 		"no rights":      {telegramtest.Fault{Status: 400, Description: "Bad Request: not enough rights to send text messages to the chat"}, notify.Permanent},
 		"bare 429":       {telegramtest.Fault{Status: 429}, notify.RetryAt},
-		"kicked":         {telegramtest.Fault{Status: 403, Description: "Forbidden: bot was kicked"}, notify.Permanent},
+		"kicked":         {telegramtest.Fault{Status: 403, Description: "Forbidden: bot was kicked"}, notify.Refused},
 		"entity refused": {telegramtest.Fault{Status: 400, Description: "Bad Request: ENTITIES_TOO_LONG"}, notify.Sent},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -252,7 +272,7 @@ func TestOutcomes(t *testing.T) {
 			s := telegram.NewSender(client, telegram.SenderConfig{})
 			c.fault.Method = "sendMessage"
 			e.srv.Inject(c.fault)
-			d := s.Send(e.ctx, text(e.srv.User("Ann").Private(), "x"))
+			d := s.Send(e.ctx, text(e.srv.User("Ann").Private(), "x"), nil)
 			if d.Outcome != c.want || (d.Err == nil) != (d.Outcome == notify.Sent) {
 				t.Errorf("%+v, want %s", d, c.want)
 			}
@@ -268,7 +288,7 @@ func TestNothingWasSentWhenNobodyListens(t *testing.T) {
 	e := setup(t, telegramtest.Options{})
 	n := text(e.srv.User("Ann").Private(), "x")
 	e.srv.Close()
-	d := telegram.NewSender(e.client, telegram.SenderConfig{}).Send(e.ctx, n)
+	d := telegram.NewSender(e.client, telegram.SenderConfig{}).Send(e.ctx, n, nil)
 	if d.Outcome != notify.Transient {
 		t.Errorf("%+v", d)
 	}
@@ -279,16 +299,16 @@ func TestPlacesThatAreGone(t *testing.T) {
 	ann := e.srv.User("Ann")
 	blocked := ann.Private()
 	ann.Block(true)
-	if d := sendAll(t, e, s, clock, text(blocked, "x")); d.Outcome != notify.Permanent || !strings.Contains(d.Err.Error(), "blocked") {
+	if d := sendAll(t, e, s, clock, text(blocked, "x")); d.Outcome != notify.Refused || !strings.Contains(d.Err.Error(), "blocked") {
 		t.Errorf("blocked: %+v", d)
 	}
-	if d := s.Send(e.ctx, pulse.Notice{Address: pulse.Address{Chat: "@name"}, Message: pulse.Text("x")}); d.Outcome != notify.Permanent {
+	if d := s.Send(e.ctx, pulse.Notice{Address: pulse.Address{Chat: "@name"}, Message: pulse.Text("x")}, nil); d.Outcome != notify.Permanent {
 		t.Errorf("name as chat: %+v", d)
 	}
-	if d := s.Send(e.ctx, pulse.Notice{Address: pulse.Address{Chat: "12"}, Message: pulse.Text("x")}); d.Outcome != notify.Permanent {
+	if d := s.Send(e.ctx, pulse.Notice{Address: pulse.Address{Chat: "12"}, Message: pulse.Text("x")}, nil); d.Outcome != notify.Permanent {
 		t.Errorf("unknown chat: %+v", d)
 	}
-	if d := s.Send(e.ctx, text(blocked, " \u200d\n")); d.Outcome != notify.Permanent {
+	if d := s.Send(e.ctx, text(blocked, " \u200d\n"), nil); d.Outcome != notify.Permanent {
 		t.Errorf("nothing to see: %+v", d)
 	}
 
@@ -380,9 +400,9 @@ func TestSteadyStateNever429(t *testing.T) {
 			}
 			l.n.Message = pulse.Text(fmt.Sprint("progress ", step))
 			l.n.Revision++
-			if d := s.Send(e.ctx, l.n); d.Outcome == notify.Sent {
+			if d := s.Send(e.ctx, l.n, nil); d.Outcome == notify.Sent {
 				l.n.ExternalID = d.ExternalID
-			} else if d.Outcome != notify.RetryAt {
+			} else if d.Outcome != notify.Pending {
 				t.Fatalf("%+v", d)
 			}
 		}

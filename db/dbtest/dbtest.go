@@ -165,12 +165,13 @@ type fixture struct {
 	place   Place
 	clock   *Clock
 	project pulse.Project
+	tokens  map[pulse.NoticeID]pulse.ClaimToken // of the latest claim
 }
 
 func newFixture(t *testing.T, place Place) *fixture {
 	t.Helper()
 	clock := NewClock()
-	f := &fixture{Store: migrated(t, place, clock.Now), t: t, ctx: t.Context(), place: place, clock: clock}
+	f := &fixture{Store: migrated(t, place, clock.Now), t: t, ctx: t.Context(), place: place, clock: clock, tokens: map[pulse.NoticeID]pulse.ClaimToken{}}
 	f.project = f.addProject("my-app")
 	return f
 }

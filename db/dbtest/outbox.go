@@ -1,6 +1,8 @@
 package dbtest
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +19,9 @@ func testOutbox(t *testing.T, open func(testing.TB) Place) {
 		"a dead sender's message":           lostSender,
 		"two dispatchers":                   twoDispatchers,
 		"retry and move":                    retryAndMove,
+		"a message of several parts":        severalParts,
+		"chats that are held":               heldChats,
+		"held too long":                     heldTooLong,
 		"replies find their session":        replies,
 		"the watermark moves once":          watermark,
 		"numbers without gaps":              gapless,
@@ -45,9 +50,12 @@ func live(n *pulse.Notice) { n.Editable = true }
 
 func (f *fixture) claimNotices(limit int, skip ...pulse.Address) []pulse.Notice {
 	f.t.Helper()
-	out, err := f.ClaimNotices(f.ctx, []pulse.Platform{pulse.PlatformTelegram, pulse.PlatformConsole}, skip, limit, lease)
+	out, token, err := f.ClaimNotices(f.ctx, []pulse.Platform{pulse.PlatformTelegram, pulse.PlatformConsole}, skip, limit, lease)
 	if err != nil {
 		f.t.Fatalf("claim notices: %v", err)
+	}
+	for _, n := range out {
+		f.tokens[n.ID] = token
 	}
 	return out
 }
@@ -59,7 +67,7 @@ func (f *fixture) settle(n pulse.Notice, status pulse.NoticeStatus, change ...fu
 	for _, c := range change {
 		c(&n)
 	}
-	if err := f.SettleNotice(f.ctx, n, rev); err != nil {
+	if err := f.SettleNotice(f.ctx, f.tokens[n.ID], n, rev, nil); err != nil {
 		f.t.Fatalf("settle notice: %v", err)
 	}
 }
@@ -87,7 +95,7 @@ func slotOnce(f *fixture) {
 	equal(f.t, len(f.claimNotices(10)), 0, "due after it was sent")
 	f.tell(pulse.Address{Platform: "telegram", Chat: "42", Thread: "7"}, "s", pulse.NoticeFinal, "in the topic")
 	f.only("in the topic")
-	mustCode(f.t, f.SettleNotice(f.ctx, pulse.Notice{ID: n.ID, Status: pulse.NoticeSending}, 1), pulse.CodeConflict, "settled as still sending")
+	mustCode(f.t, f.SettleNotice(f.ctx, f.tokens[n.ID], pulse.Notice{ID: n.ID, Status: pulse.NoticeSending}, 1, nil), pulse.CodeConflict, "settled as still sending")
 }
 
 func liveMessage(f *fixture) {
@@ -160,7 +168,7 @@ func oneAChat(f *fixture) {
 	f.tell(other, "h", pulse.NoticeFinal, "two")
 	equal(f.t, f.claimNotices(1)[0].Message.Plain(), "two", "with a limit of one")
 	equal(f.t, len(f.claimNotices(0)), 0, "with a limit of none")
-	_, err := f.ClaimNotices(f.ctx, nil, nil, 5, lease)
+	_, _, err := f.ClaimNotices(f.ctx, nil, nil, 5, lease)
 	mustBe(f.t, err, nil, "without platforms")
 }
 
@@ -172,10 +180,17 @@ func lostSender(f *fixture) {
 	mustBe(f.t, err, nil, "next")
 	equal(f.t, at, f.clock.Now().Add(lease), "next is the end of the hold")
 	f.clock.Advance(lease)
+	stopped := f.tokens[first.ID]
 	again := f.only("hello")
 	equal(f.t, again.Attempts, 1, "the lost attempt counts")
-	f.settle(again, pulse.NoticeSent)
-	f.settle(first, pulse.NoticeDead) // the first sender awakes: nothing to settle
+	first.Status, first.ExternalID = pulse.NoticeSent, "late"
+	mustBe(f.t, f.SettleNotice(f.ctx, stopped, first, 1, []string{"late", "later"}), pulse.ErrFenced, "the first sender awakes while the second sends")
+	f.settle(again, pulse.NoticeSent, sentAs("m1"))
+	mustBe(f.t, f.SettleNotice(f.ctx, stopped, first, 1, nil), pulse.ErrFenced, "the first sender awakes after the second")
+	mustBe(f.t, f.SettleNotice(f.ctx, "", first, 1, nil), pulse.ErrFenced, "without a claim")
+	parts, err := f.NoticeParts(f.ctx, first.ID)
+	mustBe(f.t, err, nil, "parts")
+	equal(f.t, strings.Join(parts, " "), "m1", "what the one who held it sent")
 	counts, err := f.Counts(f.ctx)
 	mustBe(f.t, err, nil, "counts")
 	equal(f.t, counts["notices_sent"], 1, "sent")
@@ -191,7 +206,7 @@ func twoDispatchers(f *fixture) {
 	total := make([]int, 4)
 	errs := together(4, func(i int) error {
 		for range 40 {
-			got, err := f.ClaimNotices(f.ctx, []pulse.Platform{pulse.PlatformTelegram}, nil, 3, lease)
+			got, token, err := f.ClaimNotices(f.ctx, []pulse.Platform{pulse.PlatformTelegram}, nil, 3, lease)
 			if err != nil {
 				return err
 			}
@@ -202,7 +217,7 @@ func twoDispatchers(f *fixture) {
 				}
 				busy[n.Address.Chat] = true
 				n.Status = pulse.NoticeSent
-				if err := f.SettleNotice(f.ctx, n, n.Revision); err != nil {
+				if err := f.SettleNotice(f.ctx, token, n, n.Revision, nil); err != nil {
 					return err
 				}
 				total[i]++
@@ -247,6 +262,107 @@ func replies(f *fixture) {
 	}
 	_, _, err = f.SessionByMessage(f.ctx, chat, "")
 	mustBe(f.t, err, pulse.ErrNone, "no message")
+}
+
+func severalParts(f *fixture) {
+	s := f.addSession()
+	gate := pulse.GateID(f.id())
+	f.tell(chat, "long", pulse.NoticeGate, "long", func(n *pulse.Notice) { n.SessionID, n.GateID, n.ReplyTo = s.ID, gate, "7" })
+	n := f.only("long")
+	until := f.clock.Now().Add(time.Second)
+	n.Status, n.NextAt, n.ExternalID = pulse.NoticeQueued, until, "m1"
+	mustBe(f.t, f.SettleNotice(f.ctx, f.tokens[n.ID], n, 1, []string{"m1", "m2"}), nil, "two parts are there")
+	f.clock.Advance(time.Second)
+	n = f.only("long")
+	equal(f.t, n.ExternalID, "m1", "first part")
+	n.Status = pulse.NoticeSent
+	mustBe(f.t, f.SettleNotice(f.ctx, f.tokens[n.ID], n, 1, []string{"m1", "m2", "m3"}), nil, "all are")
+	parts, err := f.NoticeParts(f.ctx, n.ID)
+	mustBe(f.t, err, nil, "parts")
+	equal(f.t, strings.Join(parts, " "), "m1 m2 m3", "parts in order")
+	for _, id := range parts {
+		got, g, err := f.SessionByMessage(f.ctx, chat, id)
+		mustBe(f.t, err, nil, "find by "+id)
+		equal(f.t, got, s.ID, "session of "+id)
+		equal(f.t, g, gate, "gate of "+id)
+	}
+	_, _, err = f.SessionByMessage(f.ctx, pulse.Address{Platform: "telegram", Chat: "1"}, "m2")
+	mustBe(f.t, err, pulse.ErrNone, "a part in another place")
+	none, err := f.NoticeParts(f.ctx, pulse.NoticeID(f.id()))
+	mustBe(f.t, err, nil, "parts of nothing")
+	equal(f.t, len(none), 0, "parts of nothing")
+}
+
+func heldChats(f *fixture) {
+	other := pulse.Address{Platform: pulse.PlatformTelegram, Chat: "43"}
+	f.tell(chat, "p", pulse.NoticeProgress, "progress", live)
+	f.settle(f.only("progress"), pulse.NoticeSent, sentAs("m1"))
+	f.tell(chat, "p", pulse.NoticeProgress, "edit", live)
+	f.tell(other, "a", pulse.NoticeFinal, "elsewhere")
+	mustBe(f.t, f.HoldChat(f.ctx, chat, true, f.clock.Now().Add(time.Hour), "429"), nil, "hold edits")
+	f.settle(f.only("elsewhere"), pulse.NoticeSent)
+	f.tell(chat, "b", pulse.NoticeFinal, "final")
+	f.settle(f.only("final"), pulse.NoticeSent)
+	mustBe(f.t, f.HoldChat(f.ctx, chat, false, f.clock.Now().Add(2*time.Hour), "429"), nil, "hold all")
+	mustBe(f.t, f.HoldChat(f.ctx, chat, false, f.clock.Now().Add(time.Minute), "429"), nil, "a shorter one does not end it")
+	f.tell(chat, "c", pulse.NoticeFinal, "final 2")
+	f.clock.Advance(time.Hour)
+	equal(f.t, len(f.claimNotices(10)), 0, "due while the chat is held")
+	released, err := f.ReleaseChat(f.ctx, chat)
+	mustBe(f.t, err, nil, "release")
+	equal(f.t, released, false, "what the platform asked for ends by itself")
+	f.clock.Advance(time.Hour)
+	f.settle(f.only("final 2"), pulse.NoticeSent)
+	f.settle(f.only("edit"), pulse.NoticeSent, sentAs("m1"))
+
+	mustBe(f.t, f.HoldChat(f.ctx, chat, false, time.Time{}, "bot was blocked"), nil, "until somebody writes")
+	mustBe(f.t, f.HoldChat(f.ctx, chat, false, f.clock.Now().Add(time.Minute), "429"), nil, "which a time does not replace")
+	f.tell(pulse.Address{Platform: "telegram", Chat: "42", Thread: "7"}, "d", pulse.NoticeFinal, "in its topic")
+	f.clock.Advance(24 * time.Hour)
+	equal(f.t, len(f.claimNotices(10)), 0, "due while nobody is there")
+	held, err := f.HeldChats(f.ctx)
+	mustBe(f.t, err, nil, "held")
+	equal(f.t, len(held), 1, "held chats")
+	equal(f.t, held[chat], "bot was blocked", "why")
+	released, err = f.ReleaseChat(f.ctx, chat)
+	mustBe(f.t, err, nil, "release")
+	equal(f.t, released, true, "released")
+	released, err = f.ReleaseChat(f.ctx, chat)
+	mustBe(f.t, err, nil, "release again")
+	equal(f.t, released, false, "released twice")
+	f.only("in its topic")
+}
+
+func heldTooLong(f *fixture) {
+	mustBe(f.t, f.HoldChat(f.ctx, chat, false, time.Time{}, "bot was blocked"), nil, "hold")
+	f.tell(chat, "old", pulse.NoticeFinal, "old")
+	f.tell(chat, "reply", pulse.NoticeReply, "reply")
+	f.tell(chat, "p", pulse.NoticeProgress, "progress", live)
+	f.tell(pulse.Address{Platform: pulse.PlatformTelegram, Chat: "43"}, "x", pulse.NoticeFinal, "elsewhere")
+	f.clock.Advance(time.Hour)
+	f.tell(chat, "new", pulse.NoticeFinal, "new")
+	n, err := f.ExpireHeld(f.ctx, []pulse.NoticeKind{pulse.NoticeFinal, pulse.NoticeProgress}, f.clock.Now())
+	mustBe(f.t, err, nil, "expire")
+	equal(f.t, n, 2, "expired")
+	_, err = f.ReleaseChat(f.ctx, chat)
+	mustBe(f.t, err, nil, "release")
+	var words []string
+	for {
+		got := f.claimNotices(10)
+		if len(got) == 0 {
+			break
+		}
+		for _, n := range got {
+			words = append(words, n.Message.Plain())
+			f.settle(n, pulse.NoticeSent)
+		}
+	}
+	slices.Sort(words)
+	equal(f.t, strings.Join(words, " "), "elsewhere new reply", "what is left")
+	counts, err := f.Counts(f.ctx)
+	mustBe(f.t, err, nil, "counts")
+	equal(f.t, counts["notices_dead"], 1, "dead")
+	equal(f.t, counts["notices_dropped"], 1, "dropped")
 }
 
 func watermark(f *fixture) {

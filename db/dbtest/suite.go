@@ -155,7 +155,7 @@ func checkRecorded(f *fixture, id pulse.SessionID, turn pulse.TurnID) {
 	equal(t, len(hits), 1, "hits")
 	equal(t, hits[0].Turn.ID, turn, "hit")
 	equal(t, hits[0].Similarity, 1.0, "similarity of the only and full match")
-	got, err := f.ClaimNotices(f.ctx, []pulse.Platform{pulse.PlatformTelegram}, nil, 10, lease)
+	got, _, err := f.ClaimNotices(f.ctx, []pulse.Platform{pulse.PlatformTelegram}, nil, 10, lease)
 	mustBe(t, err, nil, "claim notices")
 	equal(t, len(got), 1, "notices")
 	equal(t, got[0].Message.Plain(), "done", "notice")

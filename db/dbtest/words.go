@@ -22,6 +22,8 @@ func testWords(t *testing.T, open func(testing.TB) Place) {
 		"ancestors, nearest first":         ancestors,
 		"turns in order":                   turnsInOrder,
 		"updates in order, each once":      inbox,
+		"an update that holds others":      holding,
+		"ids that begin anew":              recycled,
 		"sessions by state, place and end": findingSessions,
 	})
 }
@@ -301,6 +303,85 @@ func inbox(f *fixture) {
 	pending, err = f.PendingInbound(f.ctx, 1)
 	mustBe(f.t, err, nil, "pending")
 	equal(f.t, pending[0].UpdateID, "10", "the deferred one is back")
+}
+
+func holding(f *fixture) {
+	say := func(id string, order int64) {
+		f.t.Helper()
+		_, err := f.Receive(f.ctx, "bot", []pulse.Inbound{{Platform: "telegram", Source: "bot", UpdateID: id, Order: order, Payload: []byte("{}")}}, "")
+		mustBe(f.t, err, nil, "receive")
+	}
+	due := func(want string) []pulse.Inbound {
+		f.t.Helper()
+		got, err := f.PendingInbound(f.ctx, 10)
+		mustBe(f.t, err, nil, "pending")
+		var ids []string
+		for _, in := range got {
+			ids = append(ids, in.UpdateID)
+		}
+		equal(f.t, strings.Join(ids, " "), want, "pending")
+		return got
+	}
+	held := func(want string) {
+		f.t.Helper()
+		got, err := f.HeldInbound(f.ctx)
+		mustBe(f.t, err, nil, "held")
+		var ids []string
+		for _, in := range got {
+			ids = append(ids, in.UpdateID)
+		}
+		equal(f.t, strings.Join(ids, " "), want, "held")
+	}
+	for i, id := range []string{"1", "2", "3"} {
+		say(id, int64(i+1))
+	}
+	got := due("1 2 3")
+	first, second := got[0].ID, got[1].ID
+	mustBe(f.t, f.HoldInbound(f.ctx, first, "boom", f.clock.Now().Add(time.Minute)), nil, "hold")
+	mustBe(f.t, f.QueueInbound(f.ctx, second, first), nil, "queue")
+	mustBe(f.t, f.QueueInbound(f.ctx, first, first), nil, "nothing waits for itself")
+	due("3")
+	held("1")
+	f.clock.Advance(time.Minute)
+	due("1 3")
+	held("1") // until it is handled, or holds no longer
+	mustBe(f.t, f.DeferInbound(f.ctx, first, "waits for a choice", f.clock.Now().Add(time.Hour)), nil, "defer")
+	due("2 3")
+	held("")
+	mustBe(f.t, f.HoldInbound(f.ctx, first, "boom", f.clock.Now().Add(time.Hour)), nil, "hold again")
+	due("3")
+	f.clock.Advance(time.Hour)
+	f.apply(pulse.Guard{Inbound: first}, pulse.Change{})
+	due("2 3")
+	held("")
+}
+
+// recycled is a platform that numbers its updates anew after a week of quiet.
+func recycled(f *fixture) {
+	in := func(id, payload string) pulse.Inbound {
+		return pulse.Inbound{Platform: "telegram", Source: "bot", UpdateID: id, Order: 5, Payload: []byte(payload), ReceivedAt: f.clock.Now()}
+	}
+	fresh := func(want int, updates ...pulse.Inbound) {
+		f.t.Helper()
+		n, err := f.Receive(f.ctx, "bot", updates, "6@0")
+		mustBe(f.t, err, nil, "receive")
+		equal(f.t, n, want, "new")
+	}
+	fresh(1, in("5", "one"))
+	first, err := f.PendingInbound(f.ctx, 10)
+	mustBe(f.t, err, nil, "pending")
+	f.clock.Advance(24 * time.Hour)
+	fresh(0, in("5", "two")) // within the time in which an id means one update
+	f.clock.Advance(7 * 24 * time.Hour)
+	fresh(0, in("5", "two")) // the old one waits still: it may be this one
+	f.apply(pulse.Guard{Inbound: first[0].ID}, pulse.Change{})
+	fresh(0, in("5", "one")) // the same words are the same update
+	fresh(1, in("5", "two"))
+	fresh(0, in("5", "two"))
+	got, err := f.PendingInbound(f.ctx, 10)
+	mustBe(f.t, err, nil, "pending")
+	equal(f.t, len(got), 1, "pending")
+	equal(f.t, string(got[0].Payload), "two", "the one that came after the quiet")
 }
 
 func findingSessions(f *fixture) {

@@ -185,9 +185,19 @@ func (st *storm) lastDeliveries() {
 	}
 }
 
+// victimReturns lets the one who blocked the bot write again: only then is what waited for them tried once more.
+func (st *storm) victimReturns() {
+	for _, k := range st.talks {
+		if k.chat == st.victim {
+			k.chat.Say(k.users[0], "/help")
+		}
+	}
+}
+
 // toldOnce waits for the last deliveries and wants every outcome and every question in the chat it belongs to. It answers
 // how many messages were posted more often than they had to be.
 func (st *storm) toldOnce() (told, repeated int) {
+	st.victimReturns()
 	st.lastDeliveries()
 	for what, pair := range map[string][2]string{
 		"completions":           {"SELECT count(*) FROM events e JOIN pulse_sessions s ON s.id = e.session_id WHERE s.chat_id <> '' AND e.type = 'session:completed'", "SELECT count(*) FROM notifications WHERE kind = 'final' AND slot LIKE 'final:%'"},

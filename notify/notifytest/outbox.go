@@ -7,6 +7,8 @@ package notifytest
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -26,15 +28,26 @@ type Outbox struct {
 	t     T
 	clock func() time.Time
 
-	mu   sync.Mutex
-	rows []*row
-	fail error
+	mu       sync.Mutex
+	rows     []*row
+	fail     error
+	claims   int
+	holds    map[hold]time.Time
+	statuses map[pulse.SessionID]pulse.SessionStatus
 }
 
 type row struct {
 	n     pulse.Notice
 	lease time.Time
 	rev   int // revision that was claimed
+	token pulse.ClaimToken
+	parts []string
+}
+
+// hold is what a chat is kept from.
+type hold struct {
+	chat  pulse.Address
+	edits bool
 }
 
 var _ notify.Outbox = (*Outbox)(nil)
@@ -44,7 +57,7 @@ func NewOutbox(t T, clock func() time.Time) *Outbox {
 	if clock == nil {
 		clock = time.Now
 	}
-	return &Outbox{t: t, clock: clock}
+	return &Outbox{t: t, clock: clock, holds: map[hold]time.Time{}, statuses: map[pulse.SessionID]pulse.SessionStatus{}}
 }
 
 // Put writes notices as a change does: by the rules of slots.
@@ -134,22 +147,24 @@ func (o *Outbox) Get(slot string) pulse.Notice {
 }
 
 // ClaimNotices implements notify.Outbox.
-func (o *Outbox) ClaimNotices(_ context.Context, platforms []pulse.Platform, skip []pulse.Address, limit int, lease time.Duration) ([]pulse.Notice, error) {
+func (o *Outbox) ClaimNotices(_ context.Context, platforms []pulse.Platform, skip []pulse.Address, limit int, lease time.Duration) ([]pulse.Notice, pulse.ClaimToken, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.fail != nil {
-		return nil, o.fail
+		return nil, "", o.fail
 	}
 	if limit <= 0 || lease <= 0 || len(platforms) == 0 {
 		o.t.Errorf("claim of %d notices for %s on %v", limit, lease, platforms)
-		return nil, nil
+		return nil, "", nil
 	}
+	o.claims++
+	token := pulse.ClaimToken(fmt.Sprintf("claim %d", o.claims))
 	now := o.clock()
 	due := []*row{}
 	for _, r := range o.rows {
 		waiting := r.n.Status == pulse.NoticeQueued && !r.n.NextAt.After(now)
 		lost := r.n.Status == pulse.NoticeSending && !r.lease.After(now)
-		if (waiting || lost) && slices.Contains(platforms, r.n.Address.Platform) && !slices.Contains(skip, r.n.Address) {
+		if (waiting || lost) && slices.Contains(platforms, r.n.Address.Platform) && !slices.Contains(skip, r.n.Address) && !o.held(r.n, now) {
 			due = append(due, r)
 		}
 	}
@@ -164,14 +179,14 @@ func (o *Outbox) ClaimNotices(_ context.Context, platforms []pulse.Platform, ski
 			continue
 		}
 		taken[r.n.Address] = true
-		r.n.Status, r.lease, r.rev = pulse.NoticeSending, now.Add(lease), r.n.Revision
+		r.n.Status, r.lease, r.rev, r.token = pulse.NoticeSending, now.Add(lease), r.n.Revision, token
 		out = append(out, r.n)
 	}
-	return out, nil
+	return out, token, nil
 }
 
 // SettleNotice implements notify.Outbox.
-func (o *Outbox) SettleNotice(_ context.Context, n pulse.Notice, rev int) error {
+func (o *Outbox) SettleNotice(_ context.Context, token pulse.ClaimToken, n pulse.Notice, rev int, parts []string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.fail != nil {
@@ -181,13 +196,20 @@ func (o *Outbox) SettleNotice(_ context.Context, n pulse.Notice, rev int) error 
 		if r.n.ID != n.ID {
 			continue
 		}
-		if r.n.Status != pulse.NoticeSending || r.rev != rev {
+		if r.n.Status != pulse.NoticeSending || r.token != token {
+			return pulse.ErrFenced
+		}
+		if r.rev != rev {
 			o.t.Errorf("notice %s settled at revision %d while %s at revision %d", n.Slot, rev, r.n.Status, r.rev)
 			return pulse.ErrFenced
 		}
 		if err := pulse.NoticeTransitions.Check(pulse.NoticeSending, n.Status); err != nil {
 			o.t.Errorf("notice %s: %v", n.Slot, err)
 		}
+		if len(parts) < len(r.parts) || n.Editable && len(parts) > 1 || len(parts) > 0 && parts[0] != n.ExternalID {
+			o.t.Errorf("notice %s: its messages were %q, now they are %q, the first %q", n.Slot, r.parts, parts, n.ExternalID)
+		}
+		r.parts = slices.Clone(parts)
 		later, text := r.n.Revision > rev, r.n.Message
 		r.n, r.n.Revision = n, max(r.n.Revision, rev)
 		r.n.Message = text
@@ -217,4 +239,106 @@ func (o *Outbox) NextNoticeAt(context.Context) (time.Time, error) {
 		}
 	}
 	return next, nil
+}
+
+// NoticeParts implements notify.Outbox.
+func (o *Outbox) NoticeParts(_ context.Context, id pulse.NoticeID) ([]string, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.fail != nil {
+		return nil, o.fail
+	}
+	for _, r := range o.rows {
+		if r.n.ID == id && r.n.ExternalID != "" {
+			return append([]string{r.n.ExternalID}, r.parts[min(1, len(r.parts)):]...), nil
+		}
+	}
+	return nil, nil
+}
+
+// Taken makes the claim on a slot's message end, as when its sender was
+// stopped for longer than its lease.
+func (o *Outbox) Taken(slot string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, r := range o.rows {
+		if r.n.Slot == slot {
+			r.lease = o.clock()
+		}
+	}
+}
+
+// held reports whether a chat is kept from a notice.
+func (o *Outbox) held(n pulse.Notice, now time.Time) bool {
+	for h, until := range o.holds {
+		if h.chat.Platform == n.Address.Platform && h.chat.Chat == n.Address.Chat && (until.IsZero() || until.After(now)) &&
+			(!h.edits || n.Editable && n.ExternalID != "") {
+			return true
+		}
+	}
+	return false
+}
+
+// HoldChat implements notify.Outbox.
+func (o *Outbox) HoldChat(_ context.Context, a pulse.Address, edits bool, until time.Time, _ string) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.fail != nil {
+		return o.fail
+	}
+	o.holds[hold{a, edits}] = until
+	return nil
+}
+
+// Release ends the holds of a chat that have no end, as a person who writes does.
+func (o *Outbox) Release(a pulse.Address) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	maps.DeleteFunc(o.holds, func(h hold, until time.Time) bool { return h.chat == a && until.IsZero() })
+}
+
+// Holds gives the chats that are kept back, and until when.
+func (o *Outbox) Holds() map[pulse.Address]time.Time {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	out := map[pulse.Address]time.Time{}
+	for h, until := range o.holds {
+		out[h.chat] = until
+	}
+	return out
+}
+
+// ExpireHeld implements notify.Outbox.
+func (o *Outbox) ExpireHeld(_ context.Context, kinds []pulse.NoticeKind, before time.Time) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.fail != nil {
+		return 0, o.fail
+	}
+	n := 0
+	for _, r := range o.rows {
+		until, ok := o.holds[hold{pulse.Address{Platform: r.n.Address.Platform, Chat: r.n.Address.Chat}, false}]
+		if ok && until.IsZero() && r.n.Status == pulse.NoticeQueued && slices.Contains(kinds, r.n.Kind) && r.n.CreatedAt.Before(before) {
+			r.n.Status = pulse.NoticeDead
+			n++
+		}
+	}
+	return n, nil
+}
+
+// Stands sets how a session stands; unknown ones are not there.
+func (o *Outbox) Stands(id pulse.SessionID, s pulse.SessionStatus) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.statuses[id] = s
+}
+
+// SessionStatus implements notify.Outbox.
+func (o *Outbox) SessionStatus(_ context.Context, id pulse.SessionID) (pulse.SessionStatus, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if s, ok := o.statuses[id]; ok {
+		return s, nil
+	}
+	return "", pulse.ErrNone
 }

@@ -3,6 +3,7 @@ package notifytest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -37,8 +38,10 @@ type Sender struct {
 
 // Behaviour is how one Send goes. Show says whether the message gets through
 // all the same; Hold, if not nil, keeps the call until it is closed or the
-// call's context ends (then the delivery is ambiguous).
+// call's context ends (then the delivery is ambiguous). Of is how many parts
+// the message has, if several.
 type Behaviour struct {
+	Of       int
 	Delivery notify.Delivery
 	Show     bool
 	Hold     <-chan struct{}
@@ -111,7 +114,7 @@ func (s *Sender) Ready(a pulse.Address, edit bool) time.Time {
 }
 
 // Send implements notify.Sender.
-func (s *Sender) Send(ctx context.Context, n pulse.Notice) notify.Delivery {
+func (s *Sender) Send(ctx context.Context, n pulse.Notice, sent []string) notify.Delivery {
 	b := s.begin(n)
 	defer func() {
 		s.mu.Lock()
@@ -134,11 +137,26 @@ func (s *Sender) Send(ctx context.Context, n pulse.Notice) notify.Delivery {
 		}
 		return b.Delivery
 	}
+	if b.Of > 1 {
+		return s.part(n, sent, b.Of)
+	}
 	id, ok := s.show(n)
 	if !ok {
 		return notify.Delivery{Outcome: notify.LostEdit, Err: fmt.Errorf("message %s is gone", n.ExternalID)}
 	}
 	return notify.Delivery{Outcome: notify.Sent, ExternalID: id, Moved: b.Delivery.Moved}
+}
+
+// part shows the next part of a message of several.
+func (s *Sender) part(n pulse.Notice, sent []string, of int) notify.Delivery {
+	n.Message = pulse.Text(fmt.Sprintf("%s %d/%d", n.Message.Plain(), len(sent)+1, of))
+	id, _ := s.show(n)
+	d := notify.Delivery{Outcome: notify.Pending, Parts: append(slices.Clone(sent), id), RetryAfter: time.Second}
+	d.ExternalID = d.Parts[0]
+	if len(d.Parts) == of {
+		d.Outcome = notify.Sent
+	}
+	return d
 }
 
 func (s *Sender) begin(n pulse.Notice) Behaviour {
