@@ -190,31 +190,32 @@ func (d *Dispatcher) launch(ctx context.Context, track func() func(bool, error))
 	for _, n := range notices {
 		slots--
 		c := claimed{Notice: n, token: token, rev: n.Revision, until: held}
-		var done func(bool, error)
+		done := func(bool, error) {}
 		if track != nil {
 			done = track()
 		}
 		if !d.enter(n.Address) { // another thread of a chat that is busy or limited
 			until := d.clearAt(n.Address)
 			d.flying.Go(func() {
-				defer d.fly()()
-				err := d.settle(ctx, c.as(d.later(n, until)))
-				if done != nil {
-					done(false, err)
-				}
+				done(d.aloft(func() (bool, error) { return false, d.settle(ctx, c.as(d.later(n, until))) }))
 			})
 			continue
 		}
 		d.flying.Go(func() {
-			defer d.fly()()
-			defer d.leave(n.Address)
-			ok, err := d.deliver(ctx, c)
-			if done != nil {
-				done(ok, err)
-			}
+			done(d.aloft(func() (bool, error) {
+				defer d.leave(n.Address)
+				return d.deliver(ctx, c)
+			}))
 		})
 	}
 	return len(notices), nil
+}
+
+// aloft does one delivery. When it answers, what the delivery held is free
+// again: whoever is told of the end may count on that.
+func (d *Dispatcher) aloft(deliver func() (bool, error)) (bool, error) {
+	defer d.fly()()
+	return deliver()
 }
 
 // take takes every free slot, giveBack returns n of them.
