@@ -54,8 +54,13 @@ func (r *run) runAgent(ctx context.Context, b cli.Backend, tree worktree.Tree) p
 	if in.Sandboxed {
 		r.rec.take(cli.Event{Kind: cli.EventNote, Text: "sandbox: " + string(policy.Level)})
 	}
+	over := r.keepWithin(ctx, child, policy.Limits, tree.Path)
+	defer over()
 	end := r.converse(ctx, b, in, child)
 	res := end.facts(r.await(ctx, child), b.Name())
+	if why := over(); why != "" {
+		res = overCap(res, b.Name(), why)
+	}
 	res.Sandbox = string(policy.Level)
 	return res
 }

@@ -33,7 +33,7 @@ func (r *run) policy(ctx context.Context) (sandbox.Policy, error) {
 func (r *run) confine(p sandbox.Policy, cmd cli.Command, tree worktree.Tree, state string) (walled proc.Spec, release func(), err error) {
 	c := sandbox.Command{Path: cmd.Path, Args: cmd.Args, Dir: tree.Path, Env: environment(cmd, r.task)}
 	if p.Level == "" || p.Level == sandbox.None {
-		return c.Spec(), func() {}, nil
+		return p.Limited(c.Spec()), func() {}, nil
 	}
 	c.Env = setEnv(c.Env, envSandbox, string(p.Level))
 	borrowed, err := borrowedObjects(tree.Path)

@@ -23,7 +23,8 @@ func defaultLimits() Limits {
 	return Limits{Memory: "75%", Processes: 4096, Written: "100GiB", FileSize: "20GiB", OpenFiles: 65536}
 }
 
-// Size is an amount of bytes as people write it: 512MiB, 20GiB, 75%.
+// Size is an amount of bytes as people write it: 512MiB, 20GiB, 75%. Empty is
+// 0.
 type Size string
 
 var sizeUnits = []struct {
@@ -43,6 +44,9 @@ func (s Size) Bytes(whole uint64) (uint64, error) {
 				break
 			}
 		}
+	}
+	if s == "" {
+		return 0, nil
 	}
 	n, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
 	if err != nil || n < 0 || math.IsNaN(n) || n*unit >= math.MaxInt64 {

@@ -8,12 +8,12 @@ import (
 )
 
 func TestSize(t *testing.T) {
-	for text, want := range map[configs.Size]uint64{"0": 0, "1024": 1024, "512MiB": 512 << 20, "1.5GiB": 3 << 29, "20 GB": 20e9, "75%": 750, "1TiB": 1 << 40} {
+	for text, want := range map[configs.Size]uint64{"": 0, "0": 0, "1024": 1024, "512MiB": 512 << 20, "1.5GiB": 3 << 29, "20 GB": 20e9, "75%": 750, "1TiB": 1 << 40} {
 		if got, err := text.Bytes(1000); got != want || err != nil {
 			t.Errorf("%s: %d %v", text, got, err)
 		}
 	}
-	for _, text := range []configs.Size{"", "much", "-1", "GiB", "NaN", "1e40GiB", "Inf", "5G", "1 GiB 2"} {
+	for _, text := range []configs.Size{" ", "much", "-1", "GiB", "NaN", "1e40GiB", "Inf", "5G", "1 GiB 2"} {
 		if got, err := text.Bytes(1000); err == nil {
 			t.Errorf("%q is %d", text, got)
 		}

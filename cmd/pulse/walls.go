@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -11,6 +12,7 @@ import (
 	"strings"
 
 	"pulseloop/configs"
+	"pulseloop/internal/proc"
 	"pulseloop/internal/sandbox"
 	"pulseloop/pulse"
 )
@@ -38,14 +40,32 @@ type walls struct {
 // everything that is not its business hidden.
 func (w walls) confine(ctx context.Context, t pulse.Task) (sandbox.Policy, error) {
 	level, err := resolveSandbox(ctx, w.box, sandboxOf(w.cfg, t.Spec.ProjectName))
+	if err != nil {
+		return sandbox.Policy{}, err
+	}
+	limits, err := limitsOf(w.cfg.Limits)
 	if err != nil || level == sandbox.None {
-		return sandbox.Policy{Level: level}, err
+		return sandbox.Policy{Level: level, Limits: limits}, err
 	}
 	projects, err := w.projects(ctx)
 	if err != nil {
 		return sandbox.Policy{}, fmt.Errorf("list what to hide from the agent: %w", err)
 	}
-	return w.policy(level, t.Spec.RepoPath, projects), nil
+	p := w.policy(level, t.Spec.RepoPath, projects)
+	p.Limits = limits
+	return p, nil
+}
+
+// limitsOf gives what an agent may take on this machine.
+func limitsOf(c configs.Limits) (proc.Limits, error) {
+	all := proc.MachineMemory()
+	memory, err1 := c.Memory.Bytes(all)
+	written, err2 := c.Written.Bytes(0)
+	file, err3 := c.FileSize.Bytes(0)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return proc.Limits{}, fmt.Errorf("read the limits of agents: %w", err)
+	}
+	return proc.Limits{Memory: memory, Written: written, FileSize: file, Tasks: c.Processes, OpenFiles: uint64(max(0, c.OpenFiles)), NoCore: true}, nil
 }
 
 // policy hides what is none of the business of an agent that works on repo.

@@ -12,7 +12,9 @@ import (
 )
 
 // A sandbox that would have to start itself and cannot has no level that works.
-func noWalls() *sandbox.Sandbox { return sandbox.New(sandbox.Config{Self: []string{"/bin/false"}, SecondStart: true}) }
+func noWalls() *sandbox.Sandbox {
+	return sandbox.New(sandbox.Config{Self: []string{"/bin/false"}, SecondStart: true})
+}
 
 func TestSandboxFindings(t *testing.T) {
 	cfg := configs.Config{DataDir: t.TempDir()}

@@ -18,17 +18,24 @@ type Walls struct {
 
 // direct reports whether they can only be had by a start of our own making.
 func (w Walls) direct() bool {
-	return w.Ruleset != nil || w.Unprivileged || w.Limits != Limits{}
+	return w.Ruleset != nil || w.Unprivileged || w.Limits.kept()
 }
 
-// Limits are what one process may take; what it starts inherits them. 0 is as
-// much as this process may.
+// Limits are what a child may take. 0 is as much as this process may. Those of
+// one process are kept by the kernel, and inherited by what it starts; for
+// those of the family there is Gauge.
 type Limits struct {
 	FileSize  uint64 // bytes of one file; more is an error, and SIGXFSZ
-	OpenFiles uint64
-	Data      uint64 // bytes of private memory that can be written; more is an error
+	OpenFiles uint64 // of one process
 	NoCore    bool   // no file with the memory of a program that crashed
+
+	Memory  uint64 // bytes of private memory of the family
+	Tasks   int    // its processes, each thread counted
+	Written uint64 // bytes it has written to disks
 }
+
+// kept are those that the kernel keeps.
+func (l Limits) kept() bool { return l.FileSize != 0 || l.OpenFiles != 0 || l.NoCore }
 
 type limit struct {
 	name     string

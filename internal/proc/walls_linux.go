@@ -11,7 +11,7 @@ import (
 func (l Limits) kernel() []limit {
 	var all []limit
 	for _, one := range []limit{
-		{"the size of files", unix.RLIMIT_FSIZE, l.FileSize}, {"open files", unix.RLIMIT_NOFILE, l.OpenFiles}, {"memory", unix.RLIMIT_DATA, l.Data},
+		{"the size of files", unix.RLIMIT_FSIZE, l.FileSize}, {"open files", unix.RLIMIT_NOFILE, l.OpenFiles},
 	} {
 		var have unix.Rlimit
 		if one.value == 0 || unix.Getrlimit(one.resource, &have) != nil {

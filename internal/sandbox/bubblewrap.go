@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	"pulseloop/internal/proc"
 )
@@ -19,12 +20,15 @@ const selfInside = "/run/pulse-sandboxed"
 const deaf = `trap "" INT TERM HUP QUIT; exec "$@"`
 
 // inside starts what follows with the input and output that bubblewrap was
-// given to pass on. It keeps none itself, so the command can close its own.
-const inside = `exec "$@" <&3 >&4 3<&- 4>&-`
+// given to pass on. It keeps none itself, so the command can close its own. The
+// limit of processes counts those of a user in a name space: in one of its own
+// no others, outside all that a person runs. Shells differ in what they call it.
+const inside = `[ "$0" = sh ] || ulimit -p "$0" 2>/dev/null || ulimit -u "$0"
+exec "$@" <&3 >&4 3<&- 4>&-`
 
 // bubblewrap starts bwrap, to start c. What bwrap cannot do is done before it
 // begins: its child keeps signals and abstract sockets inside.
-func (s *Sandbox) bubblewrap(z zones, temp string, c Command) (proc.Spec, error) {
+func (s *Sandbox) bubblewrap(z zones, temp string, tasks int, c Command) (proc.Spec, error) {
 	bwrap, err := s.findBubblewrap()
 	if err != nil {
 		return proc.Spec{}, err
@@ -42,7 +46,11 @@ func (s *Sandbox) bubblewrap(z zones, temp string, c Command) (proc.Spec, error)
 	if err != nil {
 		return proc.Spec{}, err
 	}
-	args := slices.Concat(spaces(), mounts(z, temp), []string{"--chdir", c.Dir, "--", "/bin/sh", "-c", inside, "sh", c.Path}, c.Args)
+	most := "sh"
+	if tasks > 0 && ownUserNamespace() {
+		most = strconv.Itoa(tasks)
+	}
+	args := slices.Concat(spaces(), mounts(z, temp), []string{"--chdir", c.Dir, "--", "/bin/sh", "-c", inside, most, c.Path}, c.Args)
 	spec := Command{Path: bwrap, Args: args, Dir: c.Dir, Env: c.Env}.Spec()
 	spec.Walls.Ruleset, spec.Walls.Wrapper = scope, true
 	return spec, nil
@@ -68,7 +76,7 @@ func (s *Sandbox) bubblewrapTwice(bwrap string, z zones, temp string, c Command)
 // mounts.
 func spaces() []string {
 	args := []string{"--die-with-parent", "--unshare-pid", "--unshare-ipc", "--cap-drop", "ALL"}
-	if needsUserNamespace() {
+	if ownUserNamespace() {
 		args = append(args, "--unshare-user")
 	}
 	return append(args, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc",

@@ -112,11 +112,12 @@ func dropPrivileges() error {
 	return nil
 }
 
-// needsUserNamespace reports whether bwrap has to be told to make one: it
-// takes root for a user who can do without.
-func needsUserNamespace() bool {
+// ownUserNamespace reports whether bwrap has to be told to make one. It takes
+// root for a user who can do without; where others are concerned and bwrap is
+// installed with privileges, it does without too.
+func ownUserNamespace() bool {
 	if os.Geteuid() != 0 {
-		return false
+		return true
 	}
 	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var have [2]unix.CapUserData

@@ -21,6 +21,6 @@ func abiVersion() int                 { return 0 }
 func checkLandlock(int) error         { return errOther }
 func scoped(int) bool                 { return false }
 func socketsScoped(int) bool          { return false }
-func needsUserNamespace() bool        { return false }
+func ownUserNamespace() bool          { return false }
 func ruleset(zones) (*os.File, error) { return nil, errOther }
 func scopes() (*os.File, error)       { return nil, errOther }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"pulseloop/internal/proc"
 )
 
 // Level is a kind of walls.
@@ -37,6 +39,9 @@ type Policy struct {
 	// Temp is a directory that stands for the places of temporary files, which
 	// are hidden otherwise. Empty: one is made, and removed by release.
 	Temp string
+
+	// Limits hold at every level, where proc.CanConfine.
+	Limits proc.Limits
 }
 
 // access is what may be done with a path and all below it.

@@ -54,7 +54,7 @@ func New(cfg Config) *Sandbox { return &Sandbox{cfg: cfg} }
 // error, here or at the start.
 func (s *Sandbox) Wrap(p Policy, c Command) (wrapped proc.Spec, release func(), err error) {
 	if p.Level == None {
-		return c.Spec(), func() {}, nil
+		return p.Limited(c.Spec()), func() {}, nil
 	}
 	if len(s.cfg.Self) == 0 {
 		return proc.Spec{}, nil, errors.New("make a sandbox: this program cannot start itself")
@@ -76,12 +76,20 @@ func (s *Sandbox) Wrap(p Policy, c Command) (wrapped proc.Spec, release func(), 
 		remove()
 		return proc.Spec{}, nil, fmt.Errorf("make a sandbox: %w", err)
 	}
-	return wrapped, func() {
+	return p.Limited(wrapped), func() {
 		if rules := wrapped.Walls.Ruleset; rules != nil {
 			_ = rules.Close()
 		}
 		remove()
 	}, nil
+}
+
+// Limited has the limits of p kept, where that can be.
+func (p Policy) Limited(s proc.Spec) proc.Spec {
+	if proc.CanConfine {
+		s.Walls.Limits = p.Limits
+	}
+	return s
 }
 
 func (s *Sandbox) wrap(p Policy, c Command) (proc.Spec, error) {
@@ -97,7 +105,7 @@ func (s *Sandbox) wrap(p Policy, c Command) (proc.Spec, error) {
 	case Landlock:
 		return s.landlock(z, temp, c)
 	case Bubblewrap:
-		return s.bubblewrap(z, temp, c)
+		return s.bubblewrap(z, temp, p.Limits.Tasks, c)
 	}
 	return proc.Spec{}, fmt.Errorf("there is no level %q: %s, %s and %s can be made", p.Level, None, Landlock, Bubblewrap)
 }
