@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"sort"
 	"strings"
 )
@@ -26,8 +27,39 @@ type report struct {
 	out    io.Writer
 	result map[testKey]string // pass, fail, skip
 	output map[testKey]*strings.Builder
-	failed []string
+	failed []failure
 	status error // of go test itself
+}
+
+// failure is a test that failed, with the lines in which it says why.
+type failure struct {
+	name string
+	why  []string
+}
+
+// maxWhy is how many lines of a failed test are repeated at the end.
+const maxWhy = 8
+
+var complaint = regexp.MustCompile(`^\s+\w+_test\.go:\d+: `)
+
+func complaints(text string) (out []string) {
+	for line := range strings.Lines(text) {
+		if complaint.MatchString(line) && len(out) < maxWhy {
+			out = append(out, strings.TrimSpace(line))
+		}
+	}
+	return out
+}
+
+// unfinished prints what the tests of a package said that never ended: one
+// of them took the test's program along.
+func (r *report) unfinished(pkg string) {
+	for key, b := range r.output {
+		if key.pkg == pkg && r.result[key] == "" {
+			fmt.Fprintf(r.out, "%s did not end; it said:\n%s", key.test, b)
+			delete(r.output, key)
+		}
+	}
 }
 
 func newReport(out io.Writer) *report {
@@ -79,8 +111,11 @@ func (r *report) finished(key testKey, e event) {
 	}
 	switch {
 	case e.Action == "fail":
-		r.failed = append(r.failed, strings.TrimSuffix(key.pkg+"."+key.test, "."))
+		r.failed = append(r.failed, failure{strings.TrimSuffix(key.pkg+"."+key.test, "."), complaints(text)})
 		fmt.Fprint(r.out, text)
+		if key.test == "" {
+			r.unfinished(key.pkg)
+		}
 	case key.test == "" && e.Action == "pass":
 		fmt.Fprintf(r.out, "ok    %-50s %.1fs\n", key.pkg, e.Elapsed)
 	}
@@ -128,9 +163,12 @@ func (r *report) verdict(out io.Writer, strict bool) error {
 	for _, s := range skips {
 		fmt.Fprintln(out, "skipped", s)
 	}
-	sort.Strings(r.failed)
+	sort.Slice(r.failed, func(i, j int) bool { return r.failed[i].name < r.failed[j].name })
 	for _, f := range r.failed {
-		fmt.Fprintln(out, "FAILED", f)
+		fmt.Fprintln(out, "FAILED", f.name)
+		for _, line := range f.why {
+			fmt.Fprintln(out, "      ", line)
+		}
 	}
 	switch {
 	case len(r.failed) > 0:

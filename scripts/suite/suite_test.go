@@ -145,3 +145,27 @@ func TestJudgeWantsEveryNamedTestToPass(t *testing.T) {
 		})
 	}
 }
+
+// What a failed test complained of stands at the end too, where one looks first; a test that took the program along is
+// not silent.
+func TestVerdictRepeatsWhatFailedTestsSaid(t *testing.T) {
+	var printed, out bytes.Buffer
+	r := newReport(&printed)
+	if err := r.read(stream(
+		`{"Action":"output","Package":"m/a","Test":"TestA","Output":"    a_test.go:7: 1, want 2\n"}`,
+		`{"Action":"output","Package":"m/a","Test":"TestA","Output":"    other text\n"}`,
+		`{"Action":"fail","Package":"m/a","Test":"TestA"}`,
+		`{"Action":"output","Package":"m/a","Test":"TestB","Output":"panic: that\n"}`,
+		`{"Action":"fail","Package":"m/a"}`)); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.verdict(&out, false); err == nil {
+		t.Error("passed")
+	}
+	if want := "FAILED m/a.TestA\n       a_test.go:7: 1, want 2\n"; !strings.Contains(out.String(), want) {
+		t.Errorf("no %q in:\n%s", want, &out)
+	}
+	if want := "TestB did not end; it said:\npanic: that\n"; !strings.Contains(printed.String(), want) {
+		t.Errorf("no %q in:\n%s", want, &printed)
+	}
+}
