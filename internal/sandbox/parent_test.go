@@ -59,7 +59,7 @@ func within5s(t *testing.T, what string, ok func() bool) {
 }
 
 func TestExitCode(t *testing.T) {
-	both(t, func(t *testing.T, l Level) {
+	each(t, func(t *testing.T, l Level) {
 		w := newWorld(t, l)
 		for script, want := range map[string]int{"exit 0": 0, "exit 7": 7, "kill -TERM $$": 143} {
 			_, exit := w.run(t, script)
@@ -72,7 +72,7 @@ func TestExitCode(t *testing.T) {
 
 // An interrupted agent ends in order: it says so and gives its own exit code.
 func TestInterrupt(t *testing.T) {
-	both(t, func(t *testing.T, l Level) {
+	each(t, func(t *testing.T, l Level) {
 		w := newWorld(t, l)
 		p := w.start(t, `trap 'echo interrupted; exit 3' INT; echo ready; while :; do sleep 0.05; done`)
 		out := bufio.NewReader(p.Stdout())
@@ -91,7 +91,7 @@ func TestInterrupt(t *testing.T) {
 
 // One that does not want to end is ended, with what it left in other sessions.
 func TestStubborn(t *testing.T) {
-	both(t, func(t *testing.T, l Level) {
+	each(t, func(t *testing.T, l Level) {
 		w := newWorld(t, l)
 		p := w.start(t, `trap '' INT TERM; setsid sleep 1000 & setsid sh -c 'trap "" TERM; sleep 1000' & echo ready; while :; do sleep 0.1; done`)
 		out := bufio.NewReader(p.Stdout())
@@ -102,6 +102,34 @@ func TestStubborn(t *testing.T) {
 			t.Errorf("%+v", exit)
 		}
 		within5s(t, "all are gone", func() bool { return left(w.marker()) == 0 })
+	})
+}
+
+// The end of its output is seen while the command lives, and its own files are
+// all that it has.
+func TestClosedOutput(t *testing.T) {
+	both(t, func(t *testing.T, l Level) {
+		w := newWorld(t, l)
+		p := w.start(t, `[ -e /proc/self/fd/4 ] || echo ready; exec sleep 1000 >&-`)
+		read := make(chan string)
+		go func() {
+			b, _ := io.ReadAll(p.Stdout())
+			read <- string(b)
+		}()
+		select {
+		case got := <-read:
+			if got != "ready\n" {
+				t.Errorf("%q", got)
+			}
+		case <-time.After(20 * time.Second):
+			t.Error("its end is not seen")
+		}
+		select {
+		case <-p.Gone():
+			t.Error("the command has ended")
+		default:
+		}
+		p.Stop(t.Context())
 	})
 }
 

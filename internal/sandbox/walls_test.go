@@ -77,7 +77,7 @@ var attempts = map[string]string{
 }
 
 func TestWalls(t *testing.T) {
-	both(t, func(t *testing.T, l Level) {
+	each(t, func(t *testing.T, l Level) {
 		w := newWorld(t, l)
 		for name, script := range attempts {
 			t.Run(name, func(t *testing.T) {
@@ -180,7 +180,7 @@ func TestWorkGoesOn(t *testing.T) {
 
 // A part of what may be written can be taken out again.
 func TestReadInsideWrite(t *testing.T) {
-	both(t, func(t *testing.T, l Level) {
+	each(t, func(t *testing.T, l Level) {
 		w := newWorld(t, l)
 		w.withGit(t)
 		w.policy.Read = append(w.policy.Read, filepath.Join(w.tree, ".git"), filepath.Join(w.state, "state"))
@@ -218,7 +218,7 @@ func TestSockets(t *testing.T) {
 			t.Fatal("nobody answers outside")
 		}
 	}
-	both(t, func(t *testing.T, l Level) {
+	each(t, func(t *testing.T, l Level) {
 		w := newWorld(t, l)
 		abstract, file := fmt.Sprintf("@pulse-test-%d-%s", os.Getpid(), l), fmt.Sprintf("/run/pulse-test-%d-%s", os.Getpid(), l)
 		listen(t, abstract)

@@ -92,6 +92,20 @@ func both(t *testing.T, f func(t *testing.T, l Level)) {
 	}
 }
 
+// twice is how the name of a subtest says that it makes walls by a second
+// start of our program, as they are made where a child cannot make its own.
+const twice = "by-a-second-start"
+
+// each is both, in each of the ways in which a level is made.
+func each(t *testing.T, f func(t *testing.T, l Level)) {
+	both(t, func(t *testing.T, l Level) {
+		if proc.CanConfine {
+			t.Run("at-once", func(t *testing.T) { f(t, l) })
+		}
+		t.Run(twice, func(t *testing.T) { f(t, l) })
+	})
+}
+
 // tried is what works on this machine, asked once.
 var tried = sync.OnceValues(func() (Report, error) {
 	self, err := os.Executable()
@@ -112,7 +126,7 @@ func testBinary(t testing.TB) string {
 
 func newSandbox(t *testing.T) *Sandbox {
 	t.Helper()
-	return New(Config{Self: []string{testBinary(t), playSelf}})
+	return New(Config{Self: []string{testBinary(t), playSelf}, SecondStart: strings.Contains(t.Name(), "/"+twice)})
 }
 
 const topSecret = "TOP-SECRET"
