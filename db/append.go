@@ -10,7 +10,9 @@ import (
 )
 
 // Append stores a batch of what the agent does, in one transaction. The claim
-// decides which session it belongs to, whatever the batch says.
+// decides which session it belongs to, whatever the batch says. A batch may
+// come again, alone or with what has gathered since, when the answer to it was
+// lost: what is there already is not stored twice.
 func (s *Store) Append(ctx context.Context, f pulse.Fence, b pulse.StreamBatch) error {
 	if !validFence(f) {
 		return pulse.ErrFenced
@@ -27,6 +29,11 @@ func (s *Store) Append(ctx context.Context, f pulse.Fence, b pulse.StreamBatch) 
 		events := slices.Clone(b.Events)
 		for i := range events {
 			events[i].SessionID = pulse.SessionID(h.session)
+		}
+		if s.doubts.about(f.Token) {
+			if events, err = w.unseen(ctx, h.session, events); err != nil {
+				return err
+			}
 		}
 		if err := w.appendEvents(ctx, events); err != nil {
 			return err
@@ -46,6 +53,7 @@ func (s *Store) Append(ctx context.Context, f pulse.Fence, b pulse.StreamBatch) 
 		}
 		return w.appendBatch(ctx, f, h, b)
 	})
+	s.doubts.settle(f.Token, err)
 	return s.late("append", f, err)
 }
 

@@ -145,10 +145,9 @@ func (s *Store) Deltas(ctx context.Context, id pulse.SessionID, after pulse.Delt
 // over: the turn's own text has replaced them. It answers how many.
 func (s *Store) PurgeDeltas(ctx context.Context, before time.Time) (int64, error) {
 	var n int64
-	err := s.write(ctx, "purge stream", func(ctx context.Context, w *work) (err error) {
-		n, err = rows(w.db.NewRaw("DELETE FROM stream_deltas WHERE at < ? AND NOT EXISTS ("+
-			"SELECT 1 FROM turns t WHERE t.id = stream_deltas.turn_id AND t.status = 'streaming')", at(before)).Exec(ctx))
-		return err
+	err := s.purgeBatches(ctx, &n, func(ctx context.Context, w *work) (int64, error) {
+		return w.deleteSome(ctx, "stream_deltas", "SELECT "+w.rowID("d")+" FROM stream_deltas d WHERE d.at < ? AND NOT EXISTS ("+
+			"SELECT 1 FROM turns t WHERE t.id = d.turn_id AND t.status = 'streaming')", purgeRows, at(before))
 	})
-	return n, err
+	return n, quiet(ctx, err)
 }

@@ -152,7 +152,8 @@ func (s *Store) Iterations(ctx context.Context, id pulse.SessionID) ([]pulse.Ite
 }
 
 // Prompt reads the exact prompt of a session's iteration number n, of its
-// latest run and attempt; pulse.CodeNotFound.
+// latest run and attempt; pulse.CodeNotFound, also when it is not kept any
+// more.
 func (s *Store) Prompt(ctx context.Context, id pulse.SessionID, n int) (string, error) {
 	missing := pulse.NotFound("the session has no such iteration", "see its iterations with: pulse show")
 	if !pulse.ValidUUID(string(id)) {
@@ -163,5 +164,8 @@ func (s *Store) Prompt(ctx context.Context, id pulse.SessionID, n int) (string, 
 		return none(db.NewRaw("SELECT task_content FROM pulse_iterations WHERE session_id = ? AND iteration_number = ?"+
 			" ORDER BY run DESC, attempt DESC LIMIT 1", uid(id), n).Scan(ctx, &prompt), missing)
 	})
+	if err == nil && prompt == "" {
+		err = pulse.NotFound("the prompt of this iteration is not kept any more", "retention.prompts says how long prompts are kept")
+	}
 	return string(prompt), err
 }

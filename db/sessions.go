@@ -3,6 +3,8 @@ package db
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -236,44 +238,67 @@ func (s *Store) nextDue(ctx context.Context) (time.Time, error) {
 	return next.Time, err
 }
 
-// Sessions lists sessions, newest first.
+// Sessions lists sessions, newest first. A list that is narrowed is merged
+// from one piece a status, each of which an index gives in order: however
+// many other sessions there are, they are not read.
 func (s *Store) Sessions(ctx context.Context, f pulse.SessionFilter) ([]pulse.Session, error) {
+	if f.ProjectID != "" && !pulse.ValidUUID(string(f.ProjectID)) {
+		return nil, nil
+	}
+	limit := orDefault(f.Limit, 50)
 	var rows []sessionRow
 	err := s.view(ctx, "list sessions", func(ctx context.Context, db bun.IDB) error {
-		q := db.NewSelect().Model(&rows).Order("created_at DESC", "id DESC").Limit(int64(orDefault(f.Limit, 50)))
-		if len(f.Statuses) > 0 {
-			q = q.Where("status IN (?)", bun.List(texts(f.Statuses)))
+		if len(f.Statuses) == 0 && f.ProjectID == "" && f.Address.Zero() {
+			return db.NewSelect().Model(&rows).Order("created_at DESC", "id DESC").Limit(int64(limit)).Scan(ctx)
 		}
-		if f.ProjectID != "" {
-			if !pulse.ValidUUID(string(f.ProjectID)) {
-				return nil
-			}
-			q = q.Where("project_id = ?", uid(f.ProjectID))
-		}
-		return whereAddress(q, f.Address).Scan(ctx)
+		query, args := pieces(f, limit)
+		return db.NewRaw(query, args...).Scan(ctx, &rows)
 	})
 	return values(rows, sessionRow.value), err
 }
 
-func whereAddress(q *bun.SelectQuery, a pulse.Address) *bun.SelectQuery {
+func pieces(f pulse.SessionFilter, limit int) (query string, args []any) {
+	where, narrow := whereAddress(f.Address)
+	if f.ProjectID != "" {
+		where, narrow = where+" AND project_id = ?", append(narrow, uid(f.ProjectID))
+	}
+	statuses := f.Statuses
+	if len(statuses) == 0 {
+		statuses = pulse.SessionStatuses()
+	}
+	var parts []string
+	for i, status := range slices.Compact(slices.Sorted(slices.Values(statuses))) {
+		parts = append(parts, fmt.Sprintf("SELECT * FROM (SELECT * FROM pulse_sessions WHERE status = ?%s ORDER BY created_at DESC, id DESC LIMIT ?) AS p%d", where, i))
+		args = append(append(append(args, text(status)), narrow...), limit)
+	}
+	return strings.Join(parts, " UNION ALL ") + " ORDER BY created_at DESC, id DESC LIMIT ?", append(args, limit)
+}
+
+// whereAddress names the column again as not empty where its index says so:
+// SQLite uses a partial index for words that it finds in the query.
+func whereAddress(a pulse.Address) (string, []any) {
 	switch {
 	case a.Zero():
-		return q
+		return "", nil
 	case a.Platform == pulse.PlatformTelegram:
-		return q.Where("chat_id = ?", text(a.Chat)).Where("chat_thread_id = ?", text(a.Thread))
+		return " AND chat_id = ? AND chat_id <> '' AND chat_thread_id = ?", []any{text(a.Chat), text(a.Thread)}
 	case a.Platform == pulse.PlatformSMS:
-		return q.Where("phone_number = ?", text(a.Chat))
+		return " AND phone_number = ? AND phone_number <> ''", []any{text(a.Chat)}
 	case a.Platform == pulse.PlatformDiscord:
-		return q.Where("discord_thread_id = ?", text(a.Chat))
+		return " AND discord_thread_id = ? AND discord_thread_id <> ''", []any{text(a.Chat)}
 	case a.Platform == pulse.PlatformConsole:
-		return q.Where("console_id = ?", text(a.Chat))
+		return " AND console_id = ? AND console_id <> ''", []any{text(a.Chat)}
 	default:
-		return q.Where("1 = 0")
+		return " AND 1 = 0", nil
 	}
 }
 
-// FindSession reads a session by its id or the end of it: pulse.CodeNotFound,
-// pulse.CodeInvalid when several end so.
+// suffix is how much of an id's end is indexed: what pulse.Short shows.
+const suffix = 8
+
+// FindSession reads a session by its id or the end of it, of 8 characters or
+// more: pulse.CodeNotFound, pulse.CodeInvalid when several end so or when it
+// is too short to name one.
 func (s *Store) FindSession(ctx context.Context, idOrSuffix string) (pulse.Session, error) {
 	key := strings.ToLower(strings.TrimSpace(idOrSuffix))
 	if pulse.ValidUUID(key) {
@@ -282,9 +307,16 @@ func (s *Store) FindSession(ctx context.Context, idOrSuffix string) (pulse.Sessi
 	if key == "" || len(key) > 36 || strings.Trim(key, "0123456789abcdef-") != "" {
 		return pulse.Session{}, noSession(idOrSuffix)
 	}
+	if len(key) < suffix {
+		return pulse.Session{}, pulse.Invalid(key+" is too short for a session's id", fmt.Sprintf("give the whole id or at least its last %d characters", suffix))
+	}
+	indexed := "substr(id, -8) = ?"
+	if s.pg {
+		indexed = "right(CAST(id AS text), 8) = ?"
+	}
 	var rows []sessionRow
 	err := s.view(ctx, "find session", func(ctx context.Context, db bun.IDB) error {
-		return db.NewSelect().Model(&rows).Where("CAST(id AS text) LIKE ?", "%"+key).Limit(2).Scan(ctx)
+		return db.NewSelect().Model(&rows).Where(indexed, text(key[len(key)-suffix:])).Where("CAST(id AS text) LIKE ?", "%"+key).Limit(2).Scan(ctx)
 	})
 	switch {
 	case err != nil:
@@ -306,11 +338,20 @@ func (s *Store) Moving(ctx context.Context) (map[pulse.SessionID]int64, error) {
 	}
 	err := s.view(ctx, "list moving sessions", func(ctx context.Context, db bun.IDB) error {
 		return db.NewRaw("SELECT id, event_seq FROM pulse_sessions WHERE status IN ('pending', 'running')"+
-			" OR updated_at >= "+s.sqlNow(-time.Minute)).Scan(ctx, &rows)
+			" UNION ALL SELECT id, event_seq FROM pulse_sessions WHERE status IN (?) AND updated_at >= "+s.sqlNow(-time.Minute),
+			bun.List(texts(resting()))).Scan(ctx, &rows)
 	})
 	out := make(map[pulse.SessionID]int64, len(rows))
 	for _, r := range rows {
 		out[pulse.SessionID(r.ID)] = r.EventSeq
 	}
 	return out, err
+}
+
+// resting are the states in which nothing happens by itself. They are named,
+// because the index of the last change begins with the state.
+func resting() []pulse.SessionStatus {
+	return slices.DeleteFunc(pulse.SessionStatuses(), func(st pulse.SessionStatus) bool {
+		return st == pulse.SessionPending || st == pulse.SessionRunning
+	})
 }

@@ -25,25 +25,3 @@ func (s *Store) SaveSetting(ctx context.Context, key, value string) error {
 		return err
 	})
 }
-
-// Counts says how many records are in which state, under names such as
-// "sessions_running", "tasks_queued", "notices_dead", "inbound_pending".
-func (s *Store) Counts(ctx context.Context) (map[string]int64, error) {
-	var out []struct {
-		Name string
-		N    int64
-	}
-	err := s.view(ctx, "count records", func(ctx context.Context, db bun.IDB) error {
-		return db.NewRaw(`SELECT 'sessions_' || status AS name, count(*) AS n FROM pulse_sessions GROUP BY status
-			UNION ALL SELECT 'tasks_' || status, count(*) FROM inbox_tasks GROUP BY status
-			UNION ALL SELECT 'notices_' || status, count(*) FROM notifications GROUP BY status
-			UNION ALL SELECT 'gates_' || status, count(*) FROM gates GROUP BY status
-			UNION ALL SELECT 'inbound_pending', count(*) FROM inbound_updates WHERE handled_at IS NULL
-			UNION ALL SELECT 'operators', count(*) FROM operators`).Scan(ctx, &out)
-	})
-	counts := make(map[string]int64, len(out))
-	for _, c := range out {
-		counts[c.Name] = c.N
-	}
-	return counts, err
-}

@@ -39,6 +39,8 @@ type Store struct {
 	claims  *sql.DB   // PostgreSQL only: prepared statements for the queue
 	news    *notifier // PostgreSQL only
 	present presence
+	counted counted
+	doubts  doubts
 	once    sync.Once
 	closed  error
 }
