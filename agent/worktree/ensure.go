@@ -35,6 +35,9 @@ func (t *Trees) Ensure(ctx context.Context, w Want) (Tree, error) {
 	defer release()
 
 	was, rec, err := t.find(w.Key)
+	if errors.Is(err, fs.ErrNotExist) {
+		was, rec, err = t.unpark(ctx, w.Key)
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return t.create(ctx, h, info, w)
@@ -195,7 +198,7 @@ func (t *Trees) reopen(ctx context.Context, h home, rec record) (Tree, error) {
 		return Tree{}, err
 	}
 	if !isRealDir(t.treePath(rec.Key)) {
-		t.log.WarnContext(ctx, "worktree gone, made again from its last checkpoint", "key", rec.Key)
+		t.log.InfoContext(ctx, "worktree gone, made again from its last checkpoint", "key", rec.Key)
 		if err := t.populate(ctx, h, rec, head); err != nil {
 			return Tree{}, err
 		}

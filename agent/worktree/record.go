@@ -23,7 +23,12 @@ func (t *Trees) homeOf(commonDir string) home {
 func (h home) store() string            { return filepath.Join(h.dir, "store.git") }
 func (h home) trees() string            { return filepath.Join(h.dir, "trees") }
 func (h home) record(key string) string { return filepath.Join(h.trees(), key+".json") }
-func (h home) index(key string) string  { return filepath.Join(h.trees(), key+".index") }
+
+// parked is the record of a tree that was put away. There are many of them, so they lie apart from those of trees that are there.
+func (h home) parked(key string) string {
+	return filepath.Join(h.dir, "parked", key[max(0, len(key)-2):], key+".json")
+}
+func (h home) index(key string) string { return filepath.Join(h.trees(), key+".index") }
 
 // fresh is where a new .git for the tree is built, retired where the old one
 // goes for the moment between two renames.
@@ -46,31 +51,36 @@ type record struct {
 	Branch     string `json:"branch"`
 	Base       string `json:"base"`
 	BaseCommit string `json:"base_commit"`
-	Format     string `json:"format"` // object format
-	Ready      bool   `json:"ready"`  // false: the tree was being made
+	Format     string `json:"format"`              // object format
+	Ready      bool   `json:"ready"`               // false: the tree was being made
+	Published  bool   `json:"published,omitempty"` // of a tree that was put away: the branch was at its head
 }
 
-func (h home) load(key string) (record, error) {
-	b, err := os.ReadFile(h.record(key))
+func (h home) load(key string) (record, error) { return loadRecord(h.record(key), key) }
+
+func loadRecord(path, key string) (record, error) {
+	b, err := os.ReadFile(path)
 	if err != nil {
 		return record{}, fmt.Errorf("read tree record: %w", err)
 	}
 	var r record
 	if err := json.Unmarshal(b, &r); err != nil {
-		return record{}, fmt.Errorf("decode tree record %s: %w", h.record(key), err)
+		return record{}, fmt.Errorf("decode tree record %s: %w", path, err)
 	}
 	if r.Key != key {
-		return record{}, fmt.Errorf("decode tree record %s: it is for %q", h.record(key), r.Key)
+		return record{}, fmt.Errorf("decode tree record %s: it is for %q", path, r.Key)
 	}
 	return r, nil
 }
 
-func (h home) keep(r record) error {
+func (h home) keep(r record) error { return keepRecord(h.record(r.Key), r) }
+
+func keepRecord(path string, r record) error {
 	b, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode tree record: %w", err)
 	}
-	return replaceFile(h.record(r.Key), append(b, '\n'))
+	return replaceFile(path, append(b, '\n'))
 }
 
 // replaceFile writes a file so that a reader sees the old or the new one whole.
@@ -94,18 +104,46 @@ func replaceFile(path string, content []byte) error {
 	return nil
 }
 
+// homes gives every repository that we keep something for.
+func (t *Trees) homes() ([]home, error) {
+	found, err := os.ReadDir(filepath.Join(t.dir, "repos"))
+	if err != nil {
+		return nil, fmt.Errorf("list repositories: %w", err)
+	}
+	var out []home
+	for _, e := range found {
+		if e.IsDir() {
+			out = append(out, home{dir: filepath.Join(t.dir, "repos", e.Name())})
+		}
+	}
+	return out, nil
+}
+
 // find gives the home and record of a tree by its key alone.
 func (t *Trees) find(key string) (home, record, error) {
+	return t.seek(key, home.record)
+}
+
+// findParked is find for a tree that was put away.
+func (t *Trees) findParked(key string) (home, record, error) {
+	return t.seek(key, home.parked)
+}
+
+func (t *Trees) seek(key string, at func(home, string) string) (home, record, error) {
 	if err := checkKey(key); err != nil {
 		return home{}, record{}, err
 	}
-	found, err := filepath.Glob(filepath.Join(t.dir, "repos", "*", "trees", key+".json"))
-	if err != nil || len(found) == 0 {
-		return home{}, record{}, fs.ErrNotExist
+	all, err := t.homes()
+	if err != nil {
+		return home{}, record{}, err
 	}
-	h := home{dir: filepath.Dir(filepath.Dir(found[0]))}
-	rec, err := h.load(key)
-	return h, rec, err
+	for _, h := range all {
+		if _, err := os.Lstat(at(h, key)); err == nil {
+			rec, err := loadRecord(at(h, key), key)
+			return h, rec, err
+		}
+	}
+	return home{}, record{}, fs.ErrNotExist
 }
 
 // removeAll removes a tree of files, also where directories in it are

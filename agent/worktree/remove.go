@@ -57,11 +57,7 @@ func (t *Trees) keepAll(ctx context.Context, h home, rec record) error {
 // done again.
 func (t *Trees) erase(ctx context.Context, h home, rec record) error {
 	rec.Ready = false
-	err := h.keep(rec)
-	for _, p := range []string{t.treePath(rec.Key), h.index(rec.Key), h.fresh(rec.Key), h.retired(rec.Key), h.intake(rec.Key), h.pushing(rec.Key)} {
-		err = errors.Join(err, removeAll(p))
-	}
-	if err != nil {
+	if err := errors.Join(h.keep(rec), t.clear(h, rec.Key)); err != nil {
 		return fmt.Errorf("remove tree: %w", err)
 	}
 	var commands []string
