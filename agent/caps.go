@@ -27,7 +27,8 @@ const lowDisk = 256 << 20
 // each may by itself, the kernel keeps. It watches child until that has ended
 // or the function it gives is called, which answers why the child was ended,
 // "" if it was not.
-func (r *run) keepWithin(ctx context.Context, child *proc.Process, limits proc.Limits, tree string) (over func() string) {
+func (r *run) keepWithin(ctx context.Context, child *proc.Process, walls proc.Walls, tree string) (over func() string) {
+	limits := walls.Limits
 	var reason string // written before ended is closed
 	quit, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -56,6 +57,9 @@ func (r *run) keepWithin(ctx context.Context, child *proc.Process, limits proc.L
 	return sync.OnceValue(func() string {
 		close(quit)
 		<-ended
+		if reason == "" && walls.Group != nil && walls.Group.OutOfMemory() {
+			reason = fmt.Sprintf("its processes needed more than the %d MiB of memory that they may", limits.Memory>>20)
+		}
 		return reason
 	})
 }

@@ -54,7 +54,7 @@ func (r *run) runAgent(ctx context.Context, b cli.Backend, tree worktree.Tree) p
 	if in.Sandboxed {
 		r.rec.take(cli.Event{Kind: cli.EventNote, Text: "sandbox: " + string(policy.Level)})
 	}
-	over := r.keepWithin(ctx, child, policy.Limits, tree.Path)
+	over := r.keepWithin(ctx, child, walled.Walls, tree.Path)
 	defer over()
 	end := r.converse(ctx, b, in, child)
 	res := end.facts(r.await(ctx, child), b.Name())

@@ -33,7 +33,11 @@ func (r *run) policy(ctx context.Context) (sandbox.Policy, error) {
 func (r *run) confine(p sandbox.Policy, cmd cli.Command, tree worktree.Tree, state string) (walled proc.Spec, release func(), err error) {
 	c := sandbox.Command{Path: cmd.Path, Args: cmd.Args, Dir: tree.Path, Env: environment(cmd, r.task)}
 	if p.Level == "" || p.Level == sandbox.None {
-		return p.Limited(c.Spec()), func() {}, nil
+		if r.d.cfg.Sandbox == nil {
+			return c.Spec(), func() {}, nil
+		}
+		p.Level = sandbox.None
+		return r.d.cfg.Sandbox.Wrap(p, c)
 	}
 	c.Env = setEnv(c.Env, envSandbox, string(p.Level))
 	borrowed, err := borrowedObjects(tree.Path)

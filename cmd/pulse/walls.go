@@ -195,6 +195,9 @@ func sandboxFinding(ctx context.Context, cfg configs.Config, box *sandbox.Sandbo
 			"set sandbox to auto and install bubblewrap (Debian: apt install bubblewrap), or run pulse as a user of its own")
 	}
 	text := fmt.Sprintf("%s run in %s", who, level)
+	if report.Groups != "" {
+		text += "; how much memory and how many processes they take is looked at each second, not kept by the kernel: " + report.Groups
+	}
 	if gap := report.Gaps[level]; gap != "" {
 		text += "; " + gap
 	}

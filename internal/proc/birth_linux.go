@@ -161,6 +161,13 @@ func (b *birth) dress(cmd *exec.Cmd, w Walls) error {
 		}
 		b.add("enter "+cmd.Dir, unix.SYS_CHDIR, dir)
 	}
+	if w.Group != nil {
+		self, err := b.text("0")
+		if err != nil {
+			return err
+		}
+		b.add("enter its cgroup", unix.SYS_WRITE, w.Group.procs.Fd(), self, 1)
+	}
 	for _, l := range w.Limits.kernel() {
 		b.add("limit "+l.name, unix.SYS_PRLIMIT64, 0, uintptr(l.resource), at(b, &unix.Rlimit{Cur: l.value, Max: l.value}))
 	}

@@ -8,6 +8,7 @@ type Walls struct {
 	Ruleset      *os.File // of Landlock; kept open by the caller until the child has started
 	Unprivileged bool     // the child gives up what root may do beyond other users
 	Limits       Limits
+	Group        *Group // that the child begins in; closed by the caller after its end
 
 	// Wrapper says that the program only starts another one, in the same group,
 	// and waits for it. It hears none of the signals that ask for an end, and
@@ -18,7 +19,7 @@ type Walls struct {
 
 // direct reports whether they can only be had by a start of our own making.
 func (w Walls) direct() bool {
-	return w.Ruleset != nil || w.Unprivileged || w.Limits.kept()
+	return w.Ruleset != nil || w.Unprivileged || w.Limits.kept() || w.Group != nil
 }
 
 // Limits are what a child may take. 0 is as much as this process may. Those of

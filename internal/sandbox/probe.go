@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"pulseloop/internal/proc"
+	"pulseloop/internal/scratch"
 )
 
 // Report is which walls hold on this machine.
@@ -17,6 +18,10 @@ type Report struct {
 	Best Level            // the strongest that works; None if no other does
 	Why  map[Level]string // of each level that does not work: the reason
 	Gaps map[Level]string // of a level that works: what it leaves open here
+
+	// Groups is why the kernel cannot keep the limits of all processes of a run
+	// together, which are then looked at from time to time. Empty: it does.
+	Groups string
 }
 
 // Works reports whether a level can be had.
@@ -57,6 +62,9 @@ func (s *Sandbox) Probe(ctx context.Context) (Report, error) {
 		if gap := gapOf(l); gap != "" {
 			r.Gaps[l] = gap
 		}
+	}
+	if err := proc.CheckGroups(); err != nil {
+		r.Groups = err.Error()
 	}
 	s.found = &r
 	return r, nil
@@ -120,11 +128,12 @@ func (s *Sandbox) try(ctx context.Context, l Level) error {
 			return err
 		}
 	}
-	dir, err := os.MkdirTemp("", "pulse-")
+	own, err := scratch.New("pulse-")
 	if err != nil {
 		return fmt.Errorf("try it: %w", err)
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = own.Remove() }()
+	dir := own.Path
 	secret, tree, open := filepath.Join(dir, "secret"), filepath.Join(dir, "tree"), filepath.Join(dir, "open")
 	err = errors.Join(os.Mkdir(secret, 0o700), os.Mkdir(tree, 0o700), os.Mkdir(open, 0o700), os.WriteFile(filepath.Join(secret, "file"), []byte("x"), 0o600))
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"pulseloop/internal/proc"
+	"pulseloop/internal/scratch"
 )
 
 // Command is what to start.
@@ -43,6 +44,10 @@ type Sandbox struct {
 	found *Report
 
 	second atomic.Bool // bubblewrap works with a second start only
+
+	groupMu sync.Mutex
+	asked   bool         // whether there are cgroups
+	groups  *proc.Groups // nil: there are none
 }
 
 // New makes a Sandbox; nothing is tried yet.
@@ -54,7 +59,7 @@ func New(cfg Config) *Sandbox { return &Sandbox{cfg: cfg} }
 // error, here or at the start.
 func (s *Sandbox) Wrap(p Policy, c Command) (wrapped proc.Spec, release func(), err error) {
 	if p.Level == None {
-		return p.Limited(c.Spec()), func() {}, nil
+		return s.limited(p.Limits, c.Spec(), func() {})
 	}
 	if len(s.cfg.Self) == 0 {
 		return proc.Spec{}, nil, errors.New("make a sandbox: this program cannot start itself")
@@ -66,30 +71,53 @@ func (s *Sandbox) Wrap(p Policy, c Command) (wrapped proc.Spec, release func(), 
 	if p.Temp == "" {
 		// Below the system's own place, so that names of sockets in it stay
 		// within the 107 bytes they may have.
-		if p.Temp, err = os.MkdirTemp("", "pulse-"); err != nil {
+		temp, err := scratch.New("pulse-")
+		if err != nil {
 			return proc.Spec{}, nil, fmt.Errorf("make a sandbox: %w", err)
 		}
-		temp := p.Temp
-		remove = func() { _ = removeAll(temp) }
+		p.Temp = temp.Path
+		remove = func() { _ = temp.Remove() }
 	}
 	if wrapped, err = s.wrap(p, c); err != nil {
 		remove()
 		return proc.Spec{}, nil, fmt.Errorf("make a sandbox: %w", err)
 	}
-	return p.Limited(wrapped), func() {
+	return s.limited(p.Limits, wrapped, func() {
 		if rules := wrapped.Walls.Ruleset; rules != nil {
 			_ = rules.Close()
 		}
 		remove()
-	}, nil
+	})
 }
 
-// Limited has the limits of p kept, where that can be.
-func (p Policy) Limited(s proc.Spec) proc.Spec {
-	if proc.CanConfine {
-		s.Walls.Limits = p.Limits
+// limited has the limits kept, where that can be: those of one process by the
+// child, those of all together by a cgroup.
+func (s *Sandbox) limited(l proc.Limits, spec proc.Spec, release func()) (proc.Spec, func(), error) {
+	if !proc.CanConfine {
+		return spec, release, nil
 	}
-	return s
+	spec.Walls.Limits = l
+	if l.Memory == 0 && l.Tasks == 0 {
+		return spec, release, nil
+	}
+	s.groupMu.Lock()
+	defer s.groupMu.Unlock()
+	if !s.asked {
+		s.asked = true
+		if groups, err := proc.FindGroups(); err == nil {
+			s.groups = groups
+		}
+	}
+	if s.groups == nil {
+		return spec, release, nil
+	}
+	group, err := s.groups.New(l)
+	if err != nil {
+		release()
+		return proc.Spec{}, nil, fmt.Errorf("limit what it may take: %w", err)
+	}
+	spec.Walls.Group = group
+	return spec, func() { _ = group.Close(); release() }, nil
 }
 
 func (s *Sandbox) wrap(p Policy, c Command) (proc.Spec, error) {
@@ -160,18 +188,4 @@ func lookUp(name string) (string, error) {
 		return "", err
 	}
 	return filepath.Abs(path)
-}
-
-// removeAll also removes directories that their maker locked.
-func removeAll(dir string) error {
-	if os.RemoveAll(dir) == nil {
-		return nil
-	}
-	_ = filepath.WalkDir(dir, func(path string, e os.DirEntry, _ error) error {
-		if e != nil && e.IsDir() {
-			_ = os.Chmod(path, 0o700)
-		}
-		return nil
-	})
-	return os.RemoveAll(dir)
 }
