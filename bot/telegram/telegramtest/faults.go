@@ -17,11 +17,12 @@ type Fault struct {
 
 	Applied bool
 
-	Hang        bool // no answer until the caller gives up or the fault is removed
-	Cut         bool // the connection is closed without an answer
-	HTML        bool // 502 with a page, as a proxy in front of the API answers
-	Status      int  // an error answer; default 500
-	RetryAfter  int  // seconds; Status becomes 429
+	Hang        bool          // no answer until the caller gives up or the fault is removed
+	HangFor     time.Duration // or until this time is over; 0: no longer bound
+	Cut         bool          // the connection is closed without an answer
+	HTML        bool          // 502 with a page, as a proxy in front of the API answers
+	Status      int           // an error answer; default 500
+	RetryAfter  int           // seconds; Status becomes 429
 	Description string
 }
 
@@ -73,7 +74,8 @@ type met struct {
 }
 
 // takeFault must be called with the lock held.
-func (s *Server) takeFault(method string, chat int64) *met {
+func (s *Server) takeFault(call Call) *met {
+	method, chat := call.Method, call.ChatID
 	for _, in := range s.faults {
 		if in.removed || in.left == 0 || (in.Method != "" && in.Method != method) || (in.ChatID != 0 && in.ChatID != chat) {
 			continue
@@ -89,15 +91,33 @@ func (s *Server) takeFault(method string, chat int64) *met {
 		s.wake()
 		return &met{in.Fault, in.release}
 	}
+	if s.weather != nil {
+		if f := s.weather(call); f != nil {
+			return &met{*f, nil}
+		}
+	}
 	return nil
+}
+
+// Weather makes f decide about each call that no injected fault meets: nil lets it pass. f runs with the server's lock held and
+// must not call it. Weather(nil) ends it.
+func (s *Server) Weather(f func(call Call) *Fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.weather = f
 }
 
 func (s *Server) misbehave(w http.ResponseWriter, r *http.Request, in *met, finish func(status int, text string)) {
 	switch {
 	case in.Hang:
+		var over <-chan time.Time
+		if in.HangFor > 0 {
+			over = time.After(in.HangFor)
+		}
 		select {
 		case <-r.Context().Done():
 		case <-in.release:
+		case <-over:
 		}
 		finish(0, "hung")
 		panic(http.ErrAbortHandler)

@@ -57,6 +57,7 @@ type Server struct {
 	calls      []Call
 	violations []string
 	faults     []*Injected
+	weather    func(call Call) *Fault
 	bot        *User
 	users      map[int64]*User
 	chats      map[int64]*Chat
@@ -264,7 +265,7 @@ func (s *Server) serveMethod(w http.ResponseWriter, r *http.Request, method stri
 	for _, v := range s.spec.check(method, p) {
 		s.violate("%s: %s", method, v)
 	}
-	fault := s.takeFault(method, chat)
+	fault := s.takeFault(s.calls[index])
 	s.mu.Unlock()
 
 	finish := func(a answer, effect bool) {
