@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"path/filepath"
+
+	"pulseloop/internal/sandbox"
 )
 
 // program measures something once. The rest of the command line is its own.
@@ -25,7 +27,10 @@ func programs() map[string]program {
 		"m6-pulse":         lostWakes,
 		"m7-pulse":         cyclesSQLite(false),
 		"m7-pulse-session": cyclesSQLite(true),
-		"m19":              spawns,
+		"m19":              spawns(string(sandbox.None)),
+		"m19-landlock":     spawns(string(sandbox.Landlock)),
+		"m19-bubblewrap":   spawns(string(sandbox.Bubblewrap)),
+		"m19-bwrap":        spawns("bwrap"),
 		"m20-pieces":       redactStream(16<<20, 4096),
 		"m20-words":        redactStream(4<<20, 48),
 		"m20-blocks":       redactBlocks(32 << 20),
@@ -72,6 +77,12 @@ func (b *bench) river(name string, args ...string) contender {
 
 func ours(name string, on where, program string) contender {
 	return contender{name: name, on: on, argv: []string{"self", program}}
+}
+
+// wants leaves a contender out where a program is not installed.
+func wants(program string, k contender) contender {
+	k.needs = program
+	return k
 }
 
 func (b *bench) queues() []contest {
@@ -179,8 +190,17 @@ func (b *bench) processes() []contest {
 	return []contest{
 		{
 			id: "M19", title: "start of a child to its first byte", metric: "more ms",
-			contenders: []contender{ours("pulse and os/exec in turn", nowhere, "m19")},
-			ratios:     []ratio{{what: "pulse beyond os/exec, ms", of: "pulse and os/exec in turn", metric: "more ms", goal: 2}},
+			contenders: []contender{
+				ours("pulse and os/exec in turn", nowhere, "m19"), ours("landlock and os/exec in turn", nowhere, "m19-landlock"),
+				wants("bwrap", ours("bubblewrap and os/exec in turn", nowhere, "m19-bubblewrap")),
+				wants("bwrap", ours("bwrap alone and os/exec in turn", nowhere, "m19-bwrap")),
+			},
+			ratios: []ratio{
+				{what: "pulse beyond os/exec, ms", of: "pulse and os/exec in turn", metric: "more ms", goal: 2},
+				{what: "with landlock, ms", of: "landlock and os/exec in turn", metric: "more ms", goal: 3},
+				{what: "with bubblewrap, ms", of: "bubblewrap and os/exec in turn", metric: "more ms", goal: 6},
+				{what: "bubblewrap to bwrap alone", of: "bubblewrap and os/exec in turn", metric: "more ms", to: "bwrap alone and os/exec in turn"},
+			},
 		},
 		{
 			id: "M22", title: "memory and processor time of a process at rest", metric: "RSS MB",

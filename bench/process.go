@@ -16,45 +16,130 @@ import (
 	"time"
 
 	"pulseloop/internal/proc"
+	"pulseloop/internal/sandbox"
 )
 
-// spawns starts a small program by the product's way and by os/exec alone,
-// in turn, and measures to its first byte.
-func spawns(ctx context.Context, _ []string) (sample, error) {
-	const n = 200
-	var ours, raw []time.Duration
-	for range n {
-		begin := time.Now()
-		p, err := proc.Start(proc.Spec{Path: "/bin/echo", Args: []string{"x"}, Env: proc.BaseEnv(), Marker: "bench"})
+// spawns starts a small program in one way and by os/exec alone, in turn, and
+// measures to its first byte.
+func spawns(way string) program {
+	return func(ctx context.Context, _ []string) (sample, error) {
+		const n = 200
+		spec, release, err := spawnWay(way)
 		if err != nil {
 			return nil, err
 		}
-		if _, err := p.Stdout().Read(make([]byte, 1)); err != nil {
-			return nil, err
+		var ours, raw []time.Duration
+		for range n {
+			took, err := spawn(ctx, spec)
+			if err != nil {
+				return nil, err
+			}
+			ours = append(ours, took)
+			if took, err = spawnRaw(ctx, "/bin/echo", "x"); err != nil {
+				return nil, err
+			}
+			raw = append(raw, took)
 		}
-		ours = append(ours, time.Since(begin))
-		p.Stop(ctx)
+		release()
+		a, b := millis(ours), millis(raw)
+		return sample{"p50 ms": a["p50 ms"], "p99 ms": a["p99 ms"], "raw p50 ms": b["p50 ms"], "more ms": a["p50 ms"] - b["p50 ms"]}, nil
+	}
+}
 
-		begin = time.Now()
-		cmd := exec.CommandContext(ctx, "/bin/echo", "x")
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			return nil, err
-		}
-		if err := cmd.Start(); err != nil {
-			return nil, err
-		}
-		if _, err := out.Read(make([]byte, 1)); err != nil {
-			return nil, err
-		}
-		raw = append(raw, time.Since(begin))
-		_, _ = io.Copy(io.Discard, out) // the rest is one byte
-		if err := cmd.Wait(); err != nil {
-			return nil, err
+// spawn measures from the making of the walls, which is a part of each start,
+// to the first byte.
+func spawn(ctx context.Context, way func() (proc.Spec, func(), error)) (time.Duration, error) {
+	begin := time.Now()
+	spec, release, err := way()
+	if err != nil {
+		return 0, err
+	}
+	defer release()
+	spec.Marker = "bench"
+	p, err := proc.Start(spec)
+	if err != nil {
+		return 0, err
+	}
+	_, err = p.Stdout().Read(make([]byte, 1))
+	took := time.Since(begin)
+	if exit := p.Stop(ctx); err != nil {
+		return 0, fmt.Errorf("read the first byte: %w: %s", err, exit.Stderr)
+	}
+	return took, nil
+}
+
+func spawnRaw(ctx context.Context, argv ...string) (time.Duration, error) {
+	begin := time.Now()
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return 0, err
+	}
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		return 0, err
+	}
+	took := time.Since(begin)
+	_, _ = io.Copy(io.Discard, out) // the rest is one byte
+	return took, cmd.Wait()
+}
+
+// spawnWay gives what is to be started, made anew for each start, and what
+// clears away after all of them.
+func spawnWay(way string) (func() (proc.Spec, func(), error), func(), error) {
+	plain := proc.Spec{Path: "/bin/echo", Args: []string{"x"}, Env: proc.BaseEnv()}
+	switch way {
+	case "bwrap": // no walls of ours: what the program costs by itself
+		plain.Path, plain.Args = "bwrap", []string{"--unshare-pid", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "/bin/echo", "x"}
+		fallthrough
+	case string(sandbox.None):
+		return func() (proc.Spec, func(), error) { return plain, func() {}, nil }, func() {}, nil
+	}
+	root, err := os.MkdirTemp(os.Getenv("BENCH_BIN"), "household-") // not where temporary files are: that is hidden as a whole
+	if err != nil {
+		return nil, nil, fmt.Errorf("make folder: %w", err)
+	}
+	policy, err := household(root)
+	if err != nil {
+		return nil, nil, err
+	}
+	policy.Level = sandbox.Level(way)
+	box := sandbox.New(sandbox.Config{Self: []string{filepath.Join(os.Getenv("BENCH_BIN"), "pulse"), "sandboxed"}})
+	c := sandbox.Command{Path: plain.Path, Args: plain.Args, Dir: policy.Write[0], Env: plain.Env}
+	return func() (proc.Spec, func(), error) { return box.Wrap(policy, c) }, func() { _ = os.RemoveAll(root) }, nil
+}
+
+// household makes what a policy of the product is about, at the size of a
+// person who has a few things: a home of which a third is private, projects,
+// trees of other tasks.
+func household(root string) (sandbox.Policy, error) {
+	p := sandbox.Policy{Write: []string{filepath.Join(root, "data", "worktrees", "w0")}, Temp: filepath.Join(root, "data", "runs", "tmp"),
+		Read:   []string{filepath.Join(root, "data", "repos", "r0")},
+		Hidden: []string{filepath.Join(root, "data"), "/etc/pulse"}}
+	dirs := []string{p.Temp}
+	for i := range 60 {
+		at := filepath.Join(root, "home", ".config-"+strconv.Itoa(i))
+		dirs = append(dirs, at)
+		if i%3 == 0 {
+			p.Hidden = append(p.Hidden, at, at+"-that-is-not-there")
 		}
 	}
-	a, b := millis(ours), millis(raw)
-	return sample{"pulse p50 ms": a["p50 ms"], "raw p50 ms": b["p50 ms"], "more ms": a["p50 ms"] - b["p50 ms"]}, nil
+	for i := range 10 {
+		n := strconv.Itoa(i)
+		project := filepath.Join(root, "home", "src", "p"+n)
+		dirs = append(dirs, filepath.Join(root, "data", "worktrees", "w"+n), filepath.Join(root, "data", "repos", "r"+n), project)
+		if i > 0 {
+			p.Hidden = append(p.Hidden, project)
+		}
+	}
+	for _, dir := range dirs {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return p, fmt.Errorf("make folder: %w", err)
+		}
+	}
+	return p, nil
 }
 
 // chat is a Bot API that has nothing to say.
