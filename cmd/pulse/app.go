@@ -82,6 +82,7 @@ func assemble(ctx context.Context, o *options, cfg configs.Config, agentName str
 	if err := a.syncProjects(ctx); err != nil {
 		return nil, err
 	}
+	a.runs["settling"] = a.settle
 	if p.agents {
 		if err := a.wireDaemon(); err != nil {
 			return nil, err
@@ -135,10 +136,11 @@ func (a *app) wireLoop(agentName string, p parts) {
 	if !p.front {
 		return
 	}
-	wakes, stop := a.store.Wakes(pulse.TopicSessions)
+	pace := a.pace()
+	wakes, stop := pace.waker.Wakes(pulse.TopicSessions)
 	a.closers = append(a.closers, func() error { stop(); return nil })
 	runner := loop.NewRunner(loop.RunnerConfig{Config: cfg, Store: a.store, Reaper: a.store, Words: notify.Words{},
-		Prompts: recall.New(a.store, recall.Config{}), Wakes: wakes})
+		Prompts: recall.New(a.store, recall.Config{}), Wakes: wakes, Poll: pace.due})
 	a.runs["runner"] = runner.Run
 	a.runs["stream purge"] = a.purging
 }
@@ -222,7 +224,7 @@ func (a *app) wireDaemon() error {
 	d := agent.New(agent.Config{ID: id, Host: host, Version: version, Queue: a.store, Registry: a.store, Waker: a.store, Trees: trees,
 		Backends: a.backends, Confine: w.confine, Sandbox: w.box, Caches: filepath.Join(a.cfg.DataDir, "caches"),
 		StateDir: filepath.Join(a.cfg.DataDir, "run"), Models: models, Redactor: a.redactor, Log: a.log,
-		Slots: a.cfg.Daemon.Slots, ShutdownGrace: a.cfg.Daemon.ShutdownGrace, Lease: a.cfg.Daemon.Lease, ExitGrace: min(a.cfg.Daemon.Linger, 10*time.Second),
+		Slots: a.cfg.Daemon.Slots, Poll: a.pace().poll, ShutdownGrace: a.cfg.Daemon.ShutdownGrace, Lease: a.cfg.Daemon.Lease, ExitGrace: min(a.cfg.Daemon.Linger, 10*time.Second),
 		Observers: traces.Observe})
 	a.runs["daemon"], a.runs["sandbox"] = d.Run, func(ctx context.Context) error { return w.tryOut(ctx, a.log) }
 	return nil
@@ -273,13 +275,14 @@ func (a *app) wireFront(ctx context.Context, p parts) error {
 			return err
 		}
 	}
+	pace := a.pace()
 	router := bot.New(bot.Config{Inbox: a.store, People: a.store, Reader: a.store, Store: a.store, Doer: a.actions,
-		Adapters: a.adapters, Waker: a.store, Log: a.log})
+		Adapters: a.adapters, Waker: pace.waker, Poll: pace.poll, Log: a.log})
 	a.runs["router"] = router.Run
 	// A crash in the middle of a delivery silences its chat until the lease ends, so it is no longer than a task's.
 	a.runs["dispatcher"] = notify.NewDispatcher(a.store, notify.Config{Senders: a.senders, Waker: a.store, Redact: a.redactor.String,
-		SendTimeout: a.cfg.Daemon.Lease * 2 / 3, Lease: a.cfg.Daemon.Lease, Log: a.log}).Run
-	a.runs["progress"] = notify.NewProgress(a.store, notify.ProgressConfig{Waker: a.store, Log: a.log, Interval: a.progressInterval()}).Run
+		Poll: pace.poll, SendTimeout: a.cfg.Daemon.Lease * 2 / 3, Lease: a.cfg.Daemon.Lease, Log: a.log}).Run
+	a.runs["progress"] = notify.NewProgress(a.store, notify.ProgressConfig{Waker: pace.waker, Poll: pace.poll, Log: a.log, Interval: a.progressInterval()}).Run
 	server, err := api.New(api.Config{Doer: a.doer(), Reader: a.store, Feed: a.store, Registrar: a.projects, Pairer: a.pairer(),
 		Token: a.token, TokenFile: tokenFile(a.cfg), Listen: a.cfg.HTTP.Listen, Listening: p.onReady, AllowedHosts: a.cfg.HTTP.AllowedHosts,
 		Ready: a.store.Ping, Counts: a.counts, Redact: a.redactor.String, Hooks: hooks, Version: version, Log: a.log})
