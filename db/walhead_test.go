@@ -10,7 +10,7 @@ import (
 	"pulseloop/db/dbtest"
 )
 
-// TestADamagedLogIsRefused damages the head of a killed program's write-ahead log, of which SQLite itself says nothing.
+// TestADamagedLogIsRefused damages a killed program's write-ahead log, of which SQLite itself says nothing.
 func TestADamagedLogIsRefused(t *testing.T) {
 	from := dbtest.NewSQLite(t)
 	live := from.Open(t, nil)
@@ -27,6 +27,10 @@ func TestADamagedLogIsRefused(t *testing.T) {
 		"magic":         {func(log []byte) []byte { log[0] ^= 1; return log }, true},
 		"salt":          {func(log []byte) []byte { log[17] ^= 1; return log }, true},
 		"sum":           {func(log []byte) []byte { log[31] ^= 1; return log }, true},
+		"a first page":  {func(log []byte) []byte { log[32+24+5] ^= 1; return log }, true},
+		"a page within": {func(log []byte) []byte { log[len(log)/2] ^= 1; return log }, true},
+		"the last page": {func(log []byte) []byte { log[len(log)-1] ^= 1; return log }, false}, // as a power cut may leave it
+		"torn":          {func(log []byte) []byte { return log[:len(log)-1000] }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			place := dbtest.NewSQLite(t)

@@ -204,6 +204,7 @@ var harms = []harm{
 	{"schema overwritten", false, func(t *testing.T, file string) { scribble(t, file, 100, 3000) }, []string{"damaged", "→ restore it"}},
 	{"all but the schema overwritten", false, func(t *testing.T, file string) { scribble(t, file, 8192, int(sizeOf(t, file)-8192)) }, nil},
 	{"log overwritten after a kill", true, func(t *testing.T, file string) { scribble(t, file+"-wal", 0, 4096) }, []string{"with its last writes is damaged", "→ restore it"}},
+	{"log overwritten within, after a kill", true, func(t *testing.T, file string) { scribble(t, file+"-wal", sizeOf(t, file+"-wal")/2, 4096) }, []string{"with its last writes is damaged", "→ restore it"}},
 }
 
 func sizeOf(t *testing.T, file string) int64 {
