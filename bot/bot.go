@@ -81,18 +81,20 @@ type Intake interface {
 // inbox, so that it holds across a restart too.
 type Inbox interface {
 	// PendingInbound gives updates not handled yet, by source and order; at
-	// most limit. Left out are those whose delay is not over, and those that
-	// wait for one that holds.
+	// most limit. Left out are those whose delay is not over, and those
+	// behind one that is not handled.
 	PendingInbound(ctx context.Context, limit int) ([]pulse.Inbound, error)
-	// DeferInbound delays the handling of an update, which holds nothing back.
+	// DeferInbound delays the handling of an update, which holds nothing
+	// back: what was behind it goes on.
 	DeferInbound(ctx context.Context, id pulse.InboundID, reason string, until time.Time) error
 	// HoldInbound notes a failed handling and delays the next. Until it is
 	// over, the update holds back what was said later in its chat.
 	HoldInbound(ctx context.Context, id pulse.InboundID, reason string, until time.Time) error
-	// HeldInbound gives the updates that hold, by source and order.
+	// HeldInbound gives the updates that hold and those behind them, by
+	// source and order.
 	HeldInbound(ctx context.Context) ([]pulse.Inbound, error)
-	// QueueInbound puts an update behind one that holds: it is not pending
-	// before that is handled, or holds no longer.
+	// QueueInbound puts an update behind another that cannot be handled yet:
+	// it is not pending before that is handled, or deferred.
 	QueueInbound(ctx context.Context, id, behind pulse.InboundID) error
 }
 

@@ -200,8 +200,8 @@ func (r *Router) decode(in pulse.Inbound) (u *update) {
 	return u
 }
 
-// held gives, by chat, the updates that are tried again later and hold back
-// what was said after them; without those that are pending, whose turn it is.
+// held gives, by chat, the updates that hold back what was said after them,
+// and those that wait already; without those that are pending, whose turn it is.
 func (r *Router) held(ctx context.Context, pending []pulse.Inbound) (map[chatKey][]pulse.Inbound, error) {
 	if len(pending) == 0 {
 		return nil, nil
@@ -227,11 +227,12 @@ func (r *Router) chat(ctx context.Context, updates []*update, held []pulse.Inbou
 		if ctx.Err() != nil {
 			return done
 		}
-		if i := slices.IndexFunc(held, func(h pulse.Inbound) bool { return before(h, u.in) }); i >= 0 {
-			if err := r.cfg.Inbox.QueueInbound(ctx, u.in.ID, held[i].ID); err != nil {
+		if ahead := lastBefore(held, u.in); ahead != "" {
+			if err := r.cfg.Inbox.QueueInbound(ctx, u.in.ID, ahead); err != nil {
 				r.cfg.Log.Error("queue an update", "inbound", string(u.in.ID), "err", err)
 				return done
 			}
+			held = append(held, u.in)
 			continue
 		}
 		err := r.safely(ctx, u)
@@ -258,6 +259,18 @@ func (r *Router) chat(ctx context.Context, updates []*update, held []pulse.Inbou
 		}
 	}
 	return done
+}
+
+// lastBefore is the last of the updates of a chat that come before another:
+// the one to wait for.
+func lastBefore(held []pulse.Inbound, in pulse.Inbound) (id pulse.InboundID) {
+	var last pulse.Inbound
+	for _, h := range held {
+		if before(h, in) && (id == "" || before(last, h)) {
+			last, id = h, h.ID
+		}
+	}
+	return id
 }
 
 // before says whether an update of a chat comes before another.

@@ -104,19 +104,20 @@ func (s *Store) Offset(ctx context.Context, source string) (string, error) {
 }
 
 // PendingInbound gives updates not handled yet, by source and order; those
-// that failed are left out until their delay is over, and those that wait for
-// one that holds until it is out of their way.
+// that failed are left out until their delay is over, and those behind another
+// until that is handled.
 func (s *Store) PendingInbound(ctx context.Context, limit int) ([]pulse.Inbound, error) {
 	var out []inboundRow
 	err := s.view(ctx, "read pending updates", func(ctx context.Context, db bun.IDB) error {
 		return db.NewSelect().Model(&out).Where("handled_at IS NULL").Where("(retry_at IS NULL OR retry_at <= "+s.sqlNow(0)+")").
-			Where("(waits_for IS NULL OR NOT EXISTS (SELECT 1 FROM inbound_updates b WHERE b.id = u.waits_for AND b.holds AND b.handled_at IS NULL))").
+			Where("(waits_for IS NULL OR NOT EXISTS (SELECT 1 FROM inbound_updates b WHERE b.id = u.waits_for AND b.handled_at IS NULL))").
 			Order("source", "position", "id").Limit(int64(orDefault(limit, 100))).Scan(ctx)
 	})
 	return values(out, inboundRow.value), err
 }
 
-// DeferInbound delays the handling of an update, which holds nothing back.
+// DeferInbound delays the handling of an update, which holds nothing back:
+// what was behind it goes on.
 func (s *Store) DeferInbound(ctx context.Context, id pulse.InboundID, reason string, until time.Time) error {
 	return s.deferInbound(ctx, id, reason, until, false)
 }
@@ -131,12 +132,16 @@ func (s *Store) deferInbound(ctx context.Context, id pulse.InboundID, reason str
 	return s.write(ctx, "defer update", func(ctx context.Context, w *work) error {
 		_, err := w.db.NewRaw("UPDATE inbound_updates SET failures = failures + 1, retry_at = ?, last_error = ?, holds = ? WHERE id = ? AND handled_at IS NULL",
 			at(until), text(reason), holds, uid(id)).Exec(ctx)
+		if err != nil || holds {
+			return err
+		}
+		_, err = w.db.NewRaw("UPDATE inbound_updates SET waits_for = NULL WHERE waits_for = ? AND handled_at IS NULL AND (holds OR waits_for IS NOT NULL)", uid(id)).Exec(ctx)
 		return err
 	})
 }
 
-// QueueInbound puts an update behind one that holds: it is not pending before
-// that is handled, or holds no longer.
+// QueueInbound puts an update behind another that cannot be handled yet: it is
+// not pending before that is handled, or deferred.
 func (s *Store) QueueInbound(ctx context.Context, id, behind pulse.InboundID) error {
 	return s.write(ctx, "queue update", func(ctx context.Context, w *work) error {
 		_, err := w.db.NewRaw("UPDATE inbound_updates SET waits_for = ? WHERE id = ? AND id <> ? AND handled_at IS NULL", uid(behind), uid(id), uid(behind)).Exec(ctx)
@@ -144,11 +149,12 @@ func (s *Store) QueueInbound(ctx context.Context, id, behind pulse.InboundID) er
 	})
 }
 
-// HeldInbound gives the updates that hold back later ones, by source and order.
+// HeldInbound gives the updates that hold back later ones of their chats, and
+// those that are queued behind such, by source and order.
 func (s *Store) HeldInbound(ctx context.Context) ([]pulse.Inbound, error) {
 	var out []inboundRow
 	err := s.view(ctx, "read holding updates", func(ctx context.Context, db bun.IDB) error {
-		return db.NewSelect().Model(&out).Where("holds AND handled_at IS NULL").Order("source", "position", "id").Scan(ctx)
+		return db.NewSelect().Model(&out).Where("handled_at IS NULL AND (holds OR waits_for IS NOT NULL)").Order("source", "position", "id").Scan(ctx)
 	})
 	return values(out, inboundRow.value), err
 }

@@ -184,14 +184,21 @@ func (w *World) PendingInbound(_ context.Context, limit int) ([]pulse.Inbound, e
 	return out[:min(limit, len(out))], nil
 }
 
-// waits reports whether an update is behind one that holds.
+// waits reports whether an update is behind one that is not handled.
 func (w *World) waits(l *letter) bool {
-	return slices.ContainsFunc(w.inbound, func(b *letter) bool { return b.in.ID == l.behind && b.holds && !b.handled })
+	return slices.ContainsFunc(w.inbound, func(b *letter) bool { return b.in.ID == l.behind && !b.handled })
 }
 
 // DeferInbound implements bot.Inbox.
 func (w *World) DeferInbound(_ context.Context, id pulse.InboundID, reason string, until time.Time) error {
-	return w.change(id, func(l *letter) { l.next, l.reason, l.holds = until, reason, false })
+	return w.change(id, func(l *letter) {
+		l.next, l.reason, l.holds = until, reason, false
+		for _, b := range w.inbound {
+			if b.behind == id {
+				b.behind = ""
+			}
+		}
+	})
 }
 
 // HoldInbound implements bot.Inbox.
@@ -225,7 +232,7 @@ func (w *World) HeldInbound(context.Context) ([]pulse.Inbound, error) {
 	defer w.mu.Unlock()
 	var out []pulse.Inbound
 	for _, l := range w.inbound {
-		if l.holds && !l.handled {
+		if (l.holds || l.behind != "") && !l.handled {
 			out = append(out, l.in)
 		}
 	}

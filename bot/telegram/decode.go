@@ -103,7 +103,11 @@ func (d *Decoder) message(m *wireMessage) bot.Event {
 		e.To = pulse.Address{Platform: pulse.PlatformTelegram, Chat: strconv.FormatInt(m.MigrateTo, 10)}
 		return e
 	case m.MigrateFrom != 0:
-		return ignored(m, "the supergroup was a group; told by the group itself")
+		// The group says so itself, but that message may be lost: either is enough.
+		e := ignored(m, "the supergroup was a group")
+		e.Kind, e.To = bot.KindMoved, e.Address
+		e.Address = pulse.Address{Platform: pulse.PlatformTelegram, Chat: strconv.FormatInt(m.MigrateFrom, 10)}
+		return e
 	case m.BusinessConnect != "":
 		return ignored(m, "message of a business connection")
 	case m.IsAutoForward:

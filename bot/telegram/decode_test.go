@@ -59,7 +59,7 @@ func TestDecode(t *testing.T) {
 		"migrated": {message(`"chat":{"id":-5001,"type":"group"},"migrate_to_chat_id":-1009`),
 			"moved -5001 7000000001 '' to=-1009 (the group became a supergroup)"},
 		"migrated from": {message(group + `,"migrate_from_chat_id":-5001`),
-			"ignored -1001234567890 7000000001 '' (the supergroup was a group; told by the group itself)"},
+			"moved -5001 7000000001 '' to=-1001234567890 (the supergroup was a group)"},
 		"forwarded":         {message(`"text":"look at this","forward_origin":{"type":"something new"}`), "message 7000000001 7000000001 'look at this' private forwarded"},
 		"forwarded command": {message(`"text":"/abort","forward_origin":{"type":"user"}`), "message 7000000001 7000000001 '/abort' private forwarded"},
 		"anonymous admin": {message(group + `,"from":{"id":1087968824,"is_bot":true,"first_name":"Group"},"sender_chat":{"id":-1001234567890,"type":"supergroup"},"text":"/abort"`),
@@ -149,7 +149,7 @@ func TestDecodeWhatTheServerSends(t *testing.T) {
 			t.Errorf("inbound %+v", u)
 		}
 	}
-	if got := strings.Join(kinds, " "); got != "ignored message message message edit message press moved ignored ignored" {
+	if got := strings.Join(kinds, " "); got != "ignored message message message edit message press moved moved ignored" {
 		t.Errorf("kinds: %s", got)
 	}
 	said := d.Decode(in.order[1])

@@ -12,6 +12,9 @@ func testQueue(t *testing.T, open func(testing.TB) Place) {
 	cases(t, open, map[string]func(*fixture){
 		"most urgent, then oldest, of its routes": claimOrder,
 		"claimers never share a task":             claimersShareNothing,
+		"many claims at once":                     manyAtOnce,
+		"claimers of many never share a task":     manyShareNothing,
+		"many results at once":                    manyResults,
 		"takers never share a session":            takersShareNothing,
 		"a lost lease fences every write":         fences,
 		"finishing twice is harmless":             finishTwice,

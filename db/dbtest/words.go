@@ -341,19 +341,23 @@ func holding(f *fixture) {
 	mustBe(f.t, f.QueueInbound(f.ctx, second, first), nil, "queue")
 	mustBe(f.t, f.QueueInbound(f.ctx, first, first), nil, "nothing waits for itself")
 	due("3")
-	held("1")
+	held("1 2")
 	f.clock.Advance(time.Minute)
 	due("1 3")
-	held("1") // until it is handled, or holds no longer
+	held("1 2") // until it is handled, or holds no longer
 	mustBe(f.t, f.DeferInbound(f.ctx, first, "waits for a choice", f.clock.Now().Add(time.Hour)), nil, "defer")
 	due("2 3")
 	held("")
 	mustBe(f.t, f.HoldInbound(f.ctx, first, "boom", f.clock.Now().Add(time.Hour)), nil, "hold again")
-	due("3")
+	mustBe(f.t, f.QueueInbound(f.ctx, second, first), nil, "queue again")
+	mustBe(f.t, f.QueueInbound(f.ctx, got[2].ID, second), nil, "queue the third")
+	due("")
 	f.clock.Advance(time.Hour)
+	due("1")
 	f.apply(pulse.Guard{Inbound: first}, pulse.Change{})
-	due("2 3")
-	held("")
+	due("2")
+	f.apply(pulse.Guard{Inbound: second}, pulse.Change{})
+	due("3")
 }
 
 // recycled is a platform that numbers its updates anew after a week of quiet.

@@ -24,7 +24,8 @@ CREATE TABLE chat_holds (
     PRIMARY KEY (platform, chat, edits)
 );
 
--- An update that holds keeps the later ones of its chat waiting for it.
+-- An update that holds keeps the later ones of its chat waiting for it, each
+-- behind the one before.
 ALTER TABLE inbound_updates ADD COLUMN holds boolean NOT NULL DEFAULT false;
 ALTER TABLE inbound_updates ADD COLUMN waits_for uuid;
-CREATE INDEX inbound_updates_holding ON inbound_updates (source) WHERE holds AND handled_at IS NULL;
+CREATE INDEX inbound_updates_holding ON inbound_updates (source, position) WHERE handled_at IS NULL AND (holds OR waits_for IS NOT NULL);
