@@ -111,7 +111,12 @@ func newPromise(abi int, files bool) (*promise, error) {
 // allow grants rights over path and all below. What has gone meanwhile needs
 // no rule.
 func (p *promise) allow(path string, rights uint64) error {
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	return p.allowAt(unix.AT_FDCWD, path, path, rights)
+}
+
+// allowAt does it for a name in an open directory.
+func (p *promise) allowAt(dir int, name, path string, rights uint64) error {
+	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EACCES) {
 		return nil
 	}
@@ -119,24 +124,29 @@ func (p *promise) allow(path string, rights uint64) error {
 		return fmt.Errorf("open %s: %w", path, err)
 	}
 	defer unix.Close(fd)
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return fmt.Errorf("look at %s: %w", path, err)
+	errno := p.add(fd, rights)
+	if errno == unix.EINVAL {
+		// Rights of directories for something else: only those of files are left.
+		// A link takes none at all: what it leads to has a rule of its own, or none.
+		var st unix.Stat_t
+		if err := unix.Fstat(fd, &st); err != nil {
+			return fmt.Errorf("look at %s: %w", path, err)
+		}
+		if st.Mode&unix.S_IFMT == unix.S_IFLNK {
+			return nil
+		}
+		errno = p.add(fd, rights&ofFiles)
 	}
-	rights &= p.rights
-	switch st.Mode & unix.S_IFMT {
-	case unix.S_IFLNK:
-		return nil // what it leads to has a rule of its own, or none
-	case unix.S_IFDIR:
-	default:
-		rights &= ofFiles
-	}
-	attr := unix.LandlockPathBeneathAttr{Allowed_access: rights, Parent_fd: int32(fd)}
-	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(p.fd), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&attr)), 0, 0, 0)
 	if errno != 0 {
 		return fmt.Errorf("add a rule for %s: %w", path, errno)
 	}
 	return nil
+}
+
+func (p *promise) add(fd int, rights uint64) unix.Errno {
+	attr := unix.LandlockPathBeneathAttr{Allowed_access: rights & p.rights, Parent_fd: int32(fd)}
+	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(p.fd), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&attr)), 0, 0, 0)
+	return errno
 }
 
 // make takes effect on the calling thread and all that comes from it.
@@ -207,30 +217,57 @@ func (p *promise) walk(dir string, a access, z zones) error {
 		}
 	}
 	if len(inner) == 0 {
-		switch a {
-		case read:
-			return p.allow(dir, toRead)
-		case write:
-			return p.allow(dir, toWrite)
+		if a == hidden {
+			return nil
 		}
-		return nil
+		return p.allow(dir, rightsOf(a))
 	}
-	next := map[string]bool{}
+	next := map[string]zones{}
 	for _, one := range inner {
 		name, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(one.path, dir), "/"), "/")
-		next[name] = true
+		next[name] = append(next[name], one)
 	}
 	if a != hidden {
-		entries, err := os.ReadDir(dir)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
-			return fmt.Errorf("list %s: %w", dir, err)
-		}
-		for _, e := range entries {
-			next[e.Name()] = true
+		if err := p.siblings(dir, rightsOf(a), next); err != nil {
+			return err
 		}
 	}
-	for name := range next {
-		if err := p.walk(filepath.Join(dir, name), a, inner); err != nil {
+	for name, z := range next {
+		if err := p.walk(filepath.Join(dir, name), a, z); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func rightsOf(a access) uint64 {
+	if a == write {
+		return toWrite
+	}
+	return toRead
+}
+
+// siblings grants rights on all in dir but what is named. Relative to the open
+// directory, because there may be hundreds.
+func (p *promise) siblings(dir string, rights uint64, named map[string]zones) error {
+	d, err := os.Open(dir)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("list %s: %w", dir, err)
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("list %s: %w", dir, err)
+	}
+	at := int(d.Fd())
+	for _, name := range names {
+		if _, ok := named[name]; ok {
+			continue
+		}
+		if err := p.allowAt(at, name, dir+"/"+name, rights); err != nil {
 			return err
 		}
 	}

@@ -77,10 +77,10 @@ var runtimeKept = []string{
 
 // resolve gives the zones of p, and of program, which has to be readable.
 func (p Policy) resolve(program string) (zones, error) {
-	named := map[string]access{}
+	named, links := map[string]access{}, resolver{}
 	name := func(a access, must bool, paths ...string) error {
 		for _, path := range paths {
-			at, err := real(path)
+			at, err := links.real(path)
 			if err == nil && must {
 				_, err = os.Stat(at)
 			}
@@ -115,10 +115,25 @@ func (p Policy) resolve(program string) (zones, error) {
 }
 
 func (z zones) sort() {
-	slices.SortFunc(z, func(a, b zone) int { return slices.Compare(parts(a.path), parts(b.path)) })
+	slices.SortFunc(z, func(a, b zone) int { return comparePaths(a.path, b.path) })
 }
 
-func parts(path string) []string { return strings.Split(path, "/") }
+// comparePaths orders by components, so that what lies in a directory follows
+// it at once.
+func comparePaths(a, b string) int {
+	for i := range min(len(a), len(b)) {
+		switch {
+		case a[i] == b[i]:
+		case a[i] == '/':
+			return -1
+		case b[i] == '/':
+			return 1
+		default:
+			return int(a[i]) - int(b[i])
+		}
+	}
+	return len(a) - len(b)
+}
 
 // visible gives what has to be readable for a hidden program to start: the
 // folder it lies in, for its companions, unless that has something of its own
@@ -154,18 +169,41 @@ func within(path, dir string) bool {
 }
 
 // real follows the links of the part of a path that exists.
-func real(path string) (string, error) {
+func real(path string) (string, error) { return resolver{}.real(path) }
+
+// resolver remembers where directories lie: those that a policy names have
+// many in common.
+type resolver map[string]string
+
+func (r resolver) real(path string) (string, error) {
 	if !filepath.IsAbs(path) {
 		return "", errors.New("not an absolute path")
 	}
 	path = filepath.Clean(path)
-	at, err := filepath.EvalSymlinks(path)
-	if !errors.Is(err, fs.ErrNotExist) || path == "/" {
+	if path == "/" {
+		return path, nil
+	}
+	dir, name := filepath.Split(path)
+	dir = filepath.Clean(dir)
+	at, ok := r[dir]
+	if !ok {
+		var err error
+		if at, err = r.real(dir); err != nil {
+			return "", err
+		}
+		r[dir] = at
+	}
+	at = filepath.Join(at, name)
+	info, err := os.Lstat(at)
+	if errors.Is(err, fs.ErrNotExist) {
+		return at, nil
+	}
+	if err != nil || info.Mode()&fs.ModeSymlink == 0 {
 		return at, err
 	}
-	if _, err := os.Lstat(path); err == nil {
-		return path, nil // a link that leads nowhere
+	end, err := filepath.EvalSymlinks(at)
+	if errors.Is(err, fs.ErrNotExist) {
+		return at, nil // a link that leads nowhere
 	}
-	dir, err := real(filepath.Dir(path))
-	return filepath.Join(dir, filepath.Base(path)), err
+	return end, err
 }
