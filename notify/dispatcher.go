@@ -27,7 +27,7 @@ type Config struct {
 	MaxSlow     int           // of those that do not: 200
 	Poll        time.Duration // 1 s
 	SendTimeout time.Duration // of one delivery: 30 s
-	Lease       time.Duration // hold of a claimed message: SendTimeout and a minute
+	Lease       time.Duration // hold of a claimed message: SendTimeout and 5 s; for so long a chat waits after a crash
 	Grace       time.Duration // what deliveries under way get when Run is ended: 5 s
 	BackoffMin  time.Duration // 1 s
 	BackoffMax  time.Duration // 5 min
@@ -85,7 +85,7 @@ func NewDispatcher(outbox Outbox, cfg Config) *Dispatcher {
 	cfg.Slow = cmp.Or(cfg.Slow, 2*time.Second)
 	cfg.MaxSlow = cmp.Or(cfg.MaxSlow, 200)
 	cfg.SendTimeout = cmp.Or(cfg.SendTimeout, 30*time.Second)
-	cfg.Lease = cmp.Or(cfg.Lease, cfg.SendTimeout+time.Minute)
+	cfg.Lease = cmp.Or(cfg.Lease, cfg.SendTimeout+5*time.Second)
 	cfg.Grace = cmp.Or(cfg.Grace, 5*time.Second)
 	cfg.BackoffMin = cmp.Or(cfg.BackoffMin, time.Second)
 	cfg.BackoffMax = cmp.Or(cfg.BackoffMax, 5*time.Minute)

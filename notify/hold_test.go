@@ -217,7 +217,7 @@ func TestALongOutageOfTheStoreSendsNothingTwice(t *testing.T) {
 		synctest.Wait()
 		b.outbox.FailWith(errors.New("database is away"))
 		close(hold)
-		time.Sleep(time.Minute)
+		time.Sleep(30 * time.Second)
 		b.outbox.FailWith(nil)
 		<-done
 		b.drain(3 * time.Minute)

@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -263,5 +267,97 @@ func TestOffsetOfAReversedBatch(t *testing.T) {
 	}
 	if want := fmt.Sprint(pending[2] + 1); !strings.HasPrefix(in.offset, want+"@") {
 		t.Errorf("offset %s, want %s", in.offset, want)
+	}
+}
+
+// A day offline: the platform has dropped what came first, and goes on with what came later. A week of silence: it counts anew,
+// below or above. Whatever it delivers has one effect.
+func TestPollerAfterGaps(t *testing.T) {
+	e := setup(t, telegramtest.Options{})
+	in, clock := newIntake(), newPatient()
+	chat := e.srv.User("Ann").Private()
+	cfg := quick()
+	cfg.Now = clock.Now
+	p := telegram.NewPoller(e.client, in, cfg)
+	poll := func(want int) {
+		t.Helper()
+		if n, err := p.RunOnce(e.ctx); err != nil || n != want {
+			t.Fatalf("%d new updates, want %d: %v", n, want, err)
+		}
+	}
+	say := func(words ...string) {
+		for _, w := range words {
+			chat.Say(e.srv.User("Ann"), w)
+		}
+	}
+	say("one")
+	poll(1)
+	say("dropped", "dropped too")
+	e.srv.ExpireUpdates()
+	clock.add(26 * time.Hour)
+	say("two")
+	poll(1)
+	for i, id := range []int64{12, 1 << 40, 730000001 - 5} {
+		clock.add(8 * 24 * time.Hour)
+		if i == 1 {
+			p = telegram.NewPoller(e.client, in, cfg) // a process that was not there in the meantime
+		}
+		e.srv.RenumberUpdates(id)
+		say("after the quiet")
+		poll(1)
+		e.srv.RepeatUpdates(1)
+		say("and more")
+		poll(1)
+		if next := strconv.FormatInt(id+2, 10); !strings.HasPrefix(in.offset, next+"@") {
+			t.Errorf("offset %s, want %s", in.offset, next)
+		}
+	}
+	if n := in.len(); n != 8 {
+		t.Errorf("%d updates are on record, want 8", n)
+	}
+}
+
+// What is no update is passed over, and takes nothing with it.
+func TestPollerPassesOverWhatIsNoUpdate(t *testing.T) {
+	in := newIntake()
+	answers := []string{
+		`{"ok":true,"result":[{"update_id":0,"message":{"text":"zero"}},{"message":{}},{"update_id":-4},{"update_id":9223372036854775807},{"update_id":"7"},` +
+			`null,7,{"update_id":3,"update_id":5},{"update_id":9007199254740990,"shiny":1}]}`,
+		`{"ok":true,"result":[{"update_id":-4}]}`, `{"ok":true,"result":{}}`, `<html>`, ``, `{"ok":true,"result":[]}`,
+	}
+	var asked []string
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		asked = append(asked, string(body))
+		_, _ = io.WriteString(w, answers[len(asked)-1])
+	}))
+	defer web.Close()
+	c, err := telegram.New(telegram.Config{Token: telegramtest.DefaultToken, APIURL: web.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := telegram.NewPoller(c, in, quick())
+	if n, err := p.RunOnce(t.Context()); n != 3 || err != nil {
+		t.Fatalf("%d new updates of the three that have an id: %v", n, err)
+	}
+	for i := range 4 {
+		if _, err := p.RunOnce(t.Context()); err == nil {
+			t.Errorf("the answer %q is no error", answers[i+1])
+		}
+	}
+	if _, err := p.RunOnce(t.Context()); err != nil {
+		t.Error(err)
+	}
+	var ids []string
+	for _, u := range in.order {
+		ids = append(ids, u.UpdateID)
+	}
+	if got := strings.Join(ids, " "); got != "0 5 9007199254740990" {
+		t.Errorf("stored: %s", got)
+	}
+	for _, a := range asked[1:] {
+		if !strings.Contains(a, `"offset":9007199254740991`) {
+			t.Errorf("asked with %s", a)
+		}
 	}
 }

@@ -1,11 +1,13 @@
 package telegram
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -27,7 +29,6 @@ const SecretHeader = "X-Telegram-Bot-Api-Secret-Token"
 
 const (
 	maxUpdate   = 1 << 20
-	bodyTimeout = 10 * time.Second
 	commitLimit = 10 * time.Second
 )
 
@@ -38,8 +39,10 @@ type WebhookConfig struct {
 	// Secret that every delivery must carry; default a new random one, told to Telegram by Register at each start. Give one
 	// when several processes receive for the same bot.
 	Secret string
-	Now    func() time.Time
-	Log    *slog.Logger
+	// BodyTimeout bounds how long a delivery may take to arrive; default 10 s.
+	BodyTimeout time.Duration
+	Now         func() time.Time
+	Log         *slog.Logger
 }
 
 // Webhook receives updates by HTTP. It answers 200 only for what is committed; everything else Telegram sends again.
@@ -67,6 +70,9 @@ func NewWebhook(c *Client, intake bot.Intake, cfg WebhookConfig) (*Webhook, erro
 	}
 	if !secretShape.MatchString(cfg.Secret) {
 		return nil, pulse.Invalid("the Telegram webhook secret is not usable", "16 to 256 of A-Z, a-z, 0-9, _ and -; or leave it empty")
+	}
+	if cfg.BodyTimeout <= 0 {
+		cfg.BodyTimeout = 10 * time.Second
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -109,7 +115,7 @@ func (h *Webhook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "application/json, not compressed, is expected", http.StatusUnsupportedMediaType)
 		return
 	}
-	body, status := readUpdate(w, r)
+	body, status := h.read(w, r)
 	if status != 0 {
 		http.Error(w, http.StatusText(status), status)
 		return
@@ -119,7 +125,7 @@ func (h *Webhook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (h *Webhook) receive(w http.ResponseWriter, r *http.Request, body []byte) {
 	in, _, err := h.c.inbound(body, h.cfg.Now())
-	if err != nil {
+	if err != nil || repeatsKeys(body) {
 		http.Error(w, "not an update", http.StatusBadRequest)
 		return
 	}
@@ -132,6 +138,26 @@ func (h *Webhook) receive(w http.ResponseWriter, r *http.Request, body []byte) {
 		return
 	}
 	w.WriteHeader(http.StatusOK)
+}
+
+// repeatsKeys says whether a JSON object names something twice at its top: the platform never does, and which of the two counts
+// is a question that nobody should have to answer.
+func repeatsKeys(object []byte) bool {
+	d := json.NewDecoder(bytes.NewReader(object))
+	if _, err := d.Token(); err != nil {
+		return true
+	}
+	seen := map[string]bool{}
+	for d.More() {
+		key, err := d.Token()
+		name, ok := key.(string)
+		var value json.RawMessage
+		if err != nil || !ok || seen[strings.ToLower(name)] || d.Decode(&value) != nil {
+			return true
+		}
+		seen[strings.ToLower(name)] = true // encoding/json takes any case for the same name
+	}
+	return false
 }
 
 // known compares hashes, so that neither content nor length of the secret shows in the time it takes.
@@ -149,9 +175,9 @@ func identity(head http.Header) bool {
 	return enc == "" || strings.EqualFold(enc, "identity")
 }
 
-func readUpdate(w http.ResponseWriter, r *http.Request) (body []byte, status int) {
+func (h *Webhook) read(w http.ResponseWriter, r *http.Request) (body []byte, status int) {
 	// A server whose connections cannot have deadlines (a test's recorder) still has the size limit.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.cfg.BodyTimeout))
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxUpdate))
 	var tooLarge *http.MaxBytesError
 	switch {

@@ -2,11 +2,14 @@ package telegram_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"pulseloop/bot/telegram"
 	"pulseloop/bot/telegram/telegramtest"
@@ -61,6 +64,11 @@ func TestWebhookRefuses(t *testing.T) {
 		"huge id":         {`{"update_id": 9223372036854775807}`, nil, 400},
 		"text id":         {`{"update_id": "7"}`, nil, 400},
 		"deep":            {`{"update_id": 1, "x": ` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + `}`, nil, 400},
+		"deeper":          {`{"update_id": 1, "x": ` + strings.Repeat(`{"a":`, 10000) + `1` + strings.Repeat("}", 10000) + `}`, nil, 400},
+		"two ids":         {`{"update_id": 1, "update_id": 2}`, nil, 400},
+		"two messages":    {`{"update_id": 1, "message": {"text": "a"}, "Message": {"from": {"id": 7}}}`, nil, 400},
+		"deflate":         {good, func(r *http.Request) { r.Header.Set("Content-Encoding", "deflate, identity") }, 415},
+		"no type":         {good, func(r *http.Request) { r.Header.Del("Content-Type") }, 415},
 		"a list":          {`[{"update_id": 1}]`, nil, 400},
 		"nothing":         {``, nil, 400},
 		"two values":      {good + good, nil, 400},
@@ -73,12 +81,25 @@ func TestWebhookRefuses(t *testing.T) {
 	if in.len() != 0 {
 		t.Errorf("%d refused updates were stored", in.len())
 	}
+	for _, odd := range []string{`{"update_id": 0}`, `{"update_id": 9007199254740991}`, `{"update_id": 3, "shiny_new_thing": {"x": [1, {}]}}`, `{"update_id": 4, "message": null}`} {
+		if got := deliver(h, odd, func(r *http.Request) {
+			r.Header.Set("Content-Type", "application/json; charset=utf-8")
+			r.Host = "evil.example"
+			r.Header.Set("X-Forwarded-For", "127.0.0.1")
+			r.Header.Set("X-Forwarded-Host", "localhost")
+		}); got != 200 {
+			t.Errorf("%s: %d", odd, got)
+		}
+	}
+	if in.len() != 4 {
+		t.Errorf("%d odd updates were stored, want 4", in.len())
+	}
 	for range 2 { // the second is a replay: accepted, stored once
 		if got := deliver(h, good, nil); got != 200 {
 			t.Errorf("good update: %d", got)
 		}
 	}
-	if in.len() != 1 || in.offset != "" {
+	if in.len() != 5 || in.offset != "" {
 		t.Errorf("stored %d, offset %q", in.len(), in.offset)
 	}
 }
@@ -91,6 +112,34 @@ func TestWebhookReadsNothingOfStrangers(t *testing.T) {
 	hook(t, e, newIntake()).ServeHTTP(w, r)
 	if w.Code != http.StatusUnauthorized {
 		t.Errorf("status %d", w.Code)
+	}
+}
+
+// Who knows the secret and sends slowly, or not what it announced, is cut off and has stored nothing.
+func TestWebhookIsNotKeptWaiting(t *testing.T) {
+	e := setup(t, telegramtest.Options{})
+	in := newIntake()
+	h, err := telegram.NewWebhook(e.client, in, telegram.WebhookConfig{URL: "https://bot.example/telegram", Secret: secret, BodyTimeout: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewServer(h)
+	defer web.Close()
+	for name, rest := range map[string]string{"nothing": "", "a part": `{"update_id": 1`} {
+		conn, err := net.Dial("tcp", web.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+		fmt.Fprintf(conn, "POST /telegram HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n%s: %s\r\nContent-Length: 500\r\n\r\n%s", telegram.SecretHeader, secret, rest)
+		answer, err := io.ReadAll(conn)
+		if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 400") {
+			t.Errorf("%s: %q, %v", name, answer, err)
+		}
+	}
+	if in.len() != 0 {
+		t.Errorf("%d were stored", in.len())
 	}
 }
 

@@ -89,6 +89,23 @@ func (s *Server) ReverseUpdates() {
 	s.queue.reverse = true
 }
 
+// ExpireUpdates drops what the bot has not fetched, as the platform does after 24 hours, and answers how many there were.
+func (s *Server) ExpireUpdates() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(s.queue.pending)
+	s.queue.pending = nil
+	s.wake()
+	return n
+}
+
+// RenumberUpdates gives the next update another id, as the platform does after a week without any.
+func (s *Server) RenumberUpdates(next int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queue.next = next
+}
+
 // Polling says whether a getUpdates waits right now.
 func (s *Server) Polling() bool {
 	s.mu.Lock()
