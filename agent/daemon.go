@@ -103,24 +103,30 @@ func (d *Daemon) Run(ctx context.Context) error {
 	defer unsubscribe()
 	here := presence{d: d}
 	for d.takeSlot(ctx, slots, &here) {
-		since, c, ok := d.next(ctx, wakes, &here)
+		n := 1 + takeFree(slots)
+		since, claims, ok := d.next(ctx, wakes, &here, n)
+		giveBack(slots, n-len(claims))
 		if !ok {
 			break
 		}
-		var alone, over chan struct{}
-		if lastTry(c.Task) {
-			alone, over = make(chan struct{}), make(chan struct{})
-		}
-		running.Go(func() {
-			defer func() { <-slots }()
-			d.perform(work, c, since, alone)
-			if over != nil {
-				close(over)
+		var last []pulse.Claim
+		for _, c := range claims {
+			if lastTry(c.Task) {
+				last = append(last, c)
+				continue
 			}
-		})
-		if over != nil {
-			d.seclude(ctx, slots, alone, over, &here)
+			running.Go(func() {
+				defer giveBack(slots, 1)
+				d.perform(work, c, since, nil)
+			})
 		}
+		giveBack(slots, len(last))
+		d.oneByOne(ctx, slots, last, &here, func(c pulse.Claim, alone, over chan struct{}) {
+			running.Go(func() {
+				defer close(over)
+				d.perform(work, c, since, alone)
+			})
+		})
 	}
 	grace := time.AfterFunc(d.cfg.ShutdownGrace, func() { stop(errShutdown) })
 	defer grace.Stop()
@@ -145,25 +151,46 @@ func (d *Daemon) takeSlot(ctx context.Context, slots chan<- struct{}, here *pres
 	}
 }
 
+// takeFree takes what slots are free besides, so that as many tasks can be
+// claimed at once, and answers how many.
+func takeFree(slots chan<- struct{}) (n int) {
+	for {
+		select {
+		case slots <- struct{}{}:
+			n++
+		default:
+			return n
+		}
+	}
+}
+
+func giveBack(slots <-chan struct{}, n int) {
+	for range n {
+		<-slots
+	}
+}
+
 // claimAgain is how soon a claim that failed is tried again: a database that was away may be back.
 const claimAgain = 250 * time.Millisecond
 
-// next waits until there is a task to run, and answers since when its claim
-// counts. ok is false when ctx ended.
-func (d *Daemon) next(ctx context.Context, wakes <-chan struct{}, here *presence) (since time.Time, c pulse.Claim, ok bool) {
+// next waits until there are tasks to run, n at most, and answers since when
+// their claims count. ok is false when ctx ended.
+func (d *Daemon) next(ctx context.Context, wakes <-chan struct{}, here *presence, n int) (since time.Time, claims []pulse.Claim, ok bool) {
 	tick := time.NewTicker(d.cfg.Poll)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		since, c, err := d.claim(ctx, here)
+		since, claims, err := d.claim(ctx, here, n)
 		var soon <-chan time.Time
 		failed := here.failing
 		here.failing = err != nil && !errors.Is(err, pulse.ErrNone)
 		switch {
 		case err == nil && ctx.Err() == nil:
-			return since, c, true
-		case err == nil: // it came too late to be begun
-			d.handBack(ctx, pulse.Fence{TaskID: c.Task.ID, Token: c.Token})
-			return since, c, false
+			return since, claims, true
+		case err == nil: // they came too late to be begun
+			for _, c := range claims {
+				d.handBack(ctx, pulse.Fence{TaskID: c.Task.ID, Token: c.Token})
+			}
+			return since, nil, false
 		case !errors.Is(err, pulse.ErrNone) && ctx.Err() == nil:
 			if !failed { // told once, not four times a second
 				d.cfg.Log.Warn("claim a task", "err", err)
@@ -174,27 +201,53 @@ func (d *Daemon) next(ctx context.Context, wakes <-chan struct{}, here *presence
 		case <-ctx.Done():
 		case <-soon:
 		case <-wakes:
-			here.stale = true // it may be about a project that is new
+			here.doubt()
 		case <-tick.C:
 		}
 	}
-	return since, c, false
+	return since, nil, false
 }
 
-// claim takes the most urgent task that is served here. When ctx ends, a call
-// under way may still be answered: a claim that is made and not heard of
-// would cost its task an attempt.
-func (d *Daemon) claim(ctx context.Context, here *presence) (since time.Time, c pulse.Claim, err error) {
-	if err := here.renew(ctx); err != nil {
-		return since, c, err
+// claim takes the most urgent tasks that are served here. A wake-up may be
+// about a project that is new; the tasks of those that are known need not
+// wait until that is found out.
+func (d *Daemon) claim(ctx context.Context, here *presence, n int) (since time.Time, claims []pulse.Claim, err error) {
+	if here.doubted() {
+		since, claims, err = d.take(ctx, here.routes, n)
+		if !errors.Is(err, pulse.ErrNone) {
+			return since, claims, err
+		}
+		known := here.routes
+		if err := here.show(ctx); err != nil {
+			return since, nil, err
+		}
+		if slices.Equal(known, here.routes) {
+			return since, nil, pulse.ErrNone
+		}
 	}
+	if err := here.renew(ctx); err != nil {
+		return since, nil, err
+	}
+	return d.take(ctx, here.routes, n)
+}
+
+// take claims. When ctx ends, a call under way may still be answered: a claim
+// that is made and not heard of would cost its task an attempt.
+func (d *Daemon) take(ctx context.Context, routes []string, n int) (since time.Time, claims []pulse.Claim, err error) {
 	ctx, cancel := outliving(ctx, lastMoment)
 	defer cancel()
 	ctx, cancelTimeout := context.WithTimeout(ctx, d.cfg.Lease/3)
 	defer cancelTimeout()
 	since = d.cfg.Clock()
-	c, err = d.cfg.Queue.Claim(ctx, d.cfg.ID, here.routes, d.cfg.Lease)
-	return since, c, err
+	if n > 1 {
+		claims, err = d.cfg.Queue.ClaimMany(ctx, d.cfg.ID, routes, n, d.cfg.Lease)
+		return since, claims, err
+	}
+	c, err := d.cfg.Queue.Claim(ctx, d.cfg.ID, routes, d.cfg.Lease)
+	if err != nil {
+		return since, nil, err
+	}
+	return since, []pulse.Claim{c}, nil
 }
 
 // presenceEvery is how often the daemon's row is renewed without a reason.
@@ -205,14 +258,32 @@ type presence struct {
 	d      *Daemon
 	routes []string
 	shown  time.Time
-	stale  bool
+	doubts time.Time // since when the routes may have changed; zero: they have not
 
 	failing bool // the last claim failed
 }
 
+// doubtFor is how long the routes may be in doubt while there is always more
+// to do on those that are known.
+const doubtFor = time.Second
+
+// doubt notes that the routes may have changed.
+func (p *presence) doubt() {
+	if p.doubts.IsZero() {
+		p.doubts = p.d.cfg.Clock()
+	}
+}
+
+// doubted reports whether the routes may have changed, but so lately that it
+// is worth to try the known ones first.
+func (p *presence) doubted() bool {
+	now := p.d.cfg.Clock()
+	return !p.doubts.IsZero() && len(p.routes) > 0 && now.Sub(p.doubts) < doubtFor && now.Sub(p.shown) < presenceEvery
+}
+
 // renew shows the daemon's presence if that is due.
 func (p *presence) renew(ctx context.Context) error {
-	if !p.stale && len(p.routes) > 0 && p.d.cfg.Clock().Sub(p.shown) < presenceEvery {
+	if p.doubts.IsZero() && len(p.routes) > 0 && p.d.cfg.Clock().Sub(p.shown) < presenceEvery {
 		return nil
 	}
 	return p.show(ctx)
@@ -228,7 +299,7 @@ func (p *presence) show(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.routes, p.shown, p.stale = routes, now, false
+	p.routes, p.shown, p.doubts = routes, now, time.Time{}
 	return nil
 }
 

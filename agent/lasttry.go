@@ -14,6 +14,25 @@ import (
 // was not dies by itself.
 func lastTry(t pulse.Task) bool { return t.MaxAttempts > 1 && t.Attempt >= t.MaxAttempts }
 
+// oneByOne starts tasks whose last attempt this is, and lets each begin when it is alone and those before it are over. The slot of
+// the one that runs is held here.
+func (d *Daemon) oneByOne(ctx context.Context, slots chan struct{}, last []pulse.Claim, here *presence, start func(c pulse.Claim, alone, over chan struct{})) {
+	type waiting struct{ alone, over chan struct{} }
+	var all []waiting
+	for _, c := range last { // all at once, for those who wait have their leases renewed
+		w := waiting{make(chan struct{}), make(chan struct{})}
+		start(c, w.alone, w.over)
+		all = append(all, w)
+	}
+	for _, w := range all {
+		if !d.takeSlot(ctx, slots, here) {
+			return
+		}
+		d.seclude(ctx, slots, w.alone, w.over, here)
+		<-slots
+	}
+}
+
 // seclude takes every other slot, so that nothing else runs, lets the task begin, and gives the slots back when it is over. The
 // end of ctx ends it at any point.
 func (d *Daemon) seclude(ctx context.Context, slots chan struct{}, alone chan<- struct{}, over <-chan struct{}, here *presence) {

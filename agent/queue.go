@@ -16,6 +16,10 @@ type Queue interface {
 	// there is none.
 	Claim(ctx context.Context, daemon pulse.DaemonID, routes []string, lease time.Duration) (pulse.Claim, error)
 
+	// ClaimMany is Claim for up to n tasks at once, the most urgent first,
+	// each with a token of its own.
+	ClaimMany(ctx context.Context, daemon pulse.DaemonID, routes []string, n int, lease time.Duration) ([]pulse.Claim, error)
+
 	// Heartbeat renews the lease. cancelled is true when the task was
 	// cancelled: the daemon must end the agent and report nothing more.
 	// An unheld claim answers pulse.ErrFenced.

@@ -38,6 +38,14 @@ func (q seen) Claim(ctx context.Context, d pulse.DaemonID, routes []string, leas
 	return c, err
 }
 
+func (q seen) ClaimMany(ctx context.Context, d pulse.DaemonID, routes []string, n int, lease time.Duration) ([]pulse.Claim, error) {
+	some, err := q.Queue.ClaimMany(ctx, d, routes, n, lease)
+	if err == nil {
+		q.at <- time.Now()
+	}
+	return some, err
+}
+
 // serving runs the product's daemon on the store, with no agent: a task it
 // claims fails at once. It returns when the daemon waits for work.
 func serving(ctx context.Context, s *db.Store, q agent.Queue, change func(*agent.Config)) (stop func()) {

@@ -1,10 +1,11 @@
 package db
 
 import (
+	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"pulseloop/pulse"
@@ -19,25 +20,55 @@ func live(w *work) string {
 // Claim takes the most urgent queued task of the routes, gives it a fresh
 // token and a lease, and counts the attempt. pulse.ErrNone if there is none.
 func (s *Store) Claim(ctx context.Context, daemon pulse.DaemonID, routes []string, lease time.Duration) (pulse.Claim, error) {
-	if len(routes) == 0 {
-		return pulse.Claim{}, pulse.ErrNone
-	}
-	list, err := encode(routes)
+	some, err := s.ClaimMany(ctx, daemon, routes, 1, lease)
 	if err != nil {
-		return pulse.Claim{}, fmt.Errorf("claim task: %w", err)
+		return pulse.Claim{}, err
+	}
+	return some[0], nil
+}
+
+// maxClaimed bounds one call of ClaimMany, which holds all it takes in one
+// transaction.
+const maxClaimed = 1000
+
+// ClaimMany is Claim for up to n tasks at once, the most urgent first, each
+// with a token of its own. pulse.ErrNone if there is none at all; fewer than
+// n say that there may be none left.
+func (s *Store) ClaimMany(ctx context.Context, daemon pulse.DaemonID, routes []string, n int, lease time.Duration) ([]pulse.Claim, error) {
+	if len(routes) == 0 || n < 1 {
+		return nil, pulse.ErrNone
+	}
+	c := claiming{daemon: clean(string(daemon)), lease: lease, tokens: make([]string, 0, min(n, maxClaimed))}
+	for range cap(c.tokens) {
+		c.tokens = append(c.tokens, pulse.NewUUID(s.now()))
+	}
+	var err error
+	if c.routes, err = encode(slices.Compact(slices.Sorted(slices.Values(routes)))); err != nil {
+		return nil, fmt.Errorf("claim task: %w", err)
+	}
+	if !s.pg {
+		return s.claimLite(ctx, c)
 	}
 	// A claimer holds the heads of all its routes for a moment, and sees only
 	// what was queued before it looked. So "none" is asked about again.
 	for range claimTries {
-		claim, err := s.claimOnce(ctx, daemon, list, lease)
-		if !errors.Is(err, pulse.ErrNone) || !s.pg || !s.anyQueued(ctx, list) {
-			return claim, err
+		some, err := s.claimPostgres(ctx, c)
+		if !errors.Is(err, pulse.ErrNone) || !s.anyQueued(ctx, c.routes) {
+			return some, err
 		}
 	}
-	return pulse.Claim{}, pulse.ErrNone
+	return nil, pulse.ErrNone
 }
 
 const claimTries = 4
+
+// claiming is what is asked of the queue: as many tasks as there are tokens.
+type claiming struct {
+	daemon string
+	routes string // JSON: the planner's guess of their number is always the same, so a plan can be kept
+	tokens []string
+	lease  time.Duration
+}
 
 func (s *Store) anyQueued(ctx context.Context, routes string) bool {
 	var queued bool
@@ -48,32 +79,105 @@ func (s *Store) anyQueued(ctx context.Context, routes string) bool {
 	return err == nil && queued
 }
 
-func (s *Store) claimOnce(ctx context.Context, daemon pulse.DaemonID, routes string, lease time.Duration) (pulse.Claim, error) {
-	token := pulse.NewUUID(s.now())
-	var task taskRow
-	err := s.queueOne(ctx, "claim task", func(ctx context.Context, w *work) error {
-		task = taskRow{}
-		pick := pickLite
-		if w.pg {
-			pick = pickPostgres
-		}
-		row := w.raw.QueryRowContext(ctx, "UPDATE inbox_tasks SET status = 'claimed', claim_token = $2, claimed_by = $3,"+
-			" attempt = attempt + 1, claims = claims + 1, started_at = NULL, last_sign = NULL, phase = '', lease_until = "+w.clock(lease)+
-			" WHERE id = ("+pick+") RETURNING "+claimColumns, routes, token, clean(string(daemon)))
-		return none(scanClaim(row, &task), pulse.ErrNone)
+// claimPostgres claims in one statement.
+func (s *Store) claimPostgres(ctx context.Context, c claiming) (out []pulse.Claim, err error) {
+	err = s.queueOne(ctx, "claim task", func(ctx context.Context, w *work) (err error) {
+		out, err = w.claims(ctx, c, c.query(w.clock(c.lease)), c.arguments()...)
+		return err
 	})
 	if s.unanswered(err) {
-		err = s.ask(ctx, err, func(ctx context.Context) error {
-			task = taskRow{}
+		err = s.ask(ctx, err, func(ctx context.Context) (err error) {
 			// By the index of leases: few tasks are in hand.
-			row := s.claims.QueryRowContext(ctx, "SELECT "+claimColumns+" FROM inbox_tasks WHERE claim_token = $1 AND status IN ('claimed', 'running')", token)
-			return none(scanClaim(row, &task), pulse.ErrNone)
+			out, err = s.work().on(poolConn(s.claims)).claims(ctx, c, "SELECT "+claimColumns+
+				" FROM inbox_tasks WHERE claim_token = ANY($1::text[]) AND status IN ('claimed', 'running')", c.tokens)
+			return err
 		})
 	}
 	if err != nil {
-		return pulse.Claim{}, err
+		return nil, err
 	}
-	return pulse.Claim{Task: task.value(), Token: pulse.ClaimToken(token)}, nil
+	return out, nil
+}
+
+const claimed = "UPDATE inbox_tasks SET status = 'claimed', claimed_by = $2, attempt = attempt + 1, claims = claims + 1," +
+	" started_at = NULL, last_sign = NULL, phase = '', lease_until = "
+
+// query is the text of the claim until a moment. The number of tasks is a
+// part of it, because the plan depends on it.
+func (c claiming) query(until string) string {
+	if len(c.tokens) == 1 {
+		return claimed + until + ", claim_token = $3 WHERE id = (" + fmt.Sprintf(pickPostgres, 1) + ") RETURNING " + claimColumns
+	}
+	// The array has the tasks found by their key, whatever is believed of
+	// the size of the table.
+	return "WITH picked AS MATERIALIZED (SELECT array_agg(p.id) AS ids FROM (" + fmt.Sprintf(pickPostgres, len(c.tokens)) + ") p) " +
+		claimed + until + ", claim_token = ($3::text[])[array_position((SELECT ids FROM picked), id)]" +
+		" WHERE id = ANY((SELECT ids FROM picked)::uuid[]) RETURNING " + claimColumns
+}
+
+func (c claiming) arguments() []any {
+	if len(c.tokens) == 1 {
+		return []any{c.routes, c.daemon, c.tokens[0]}
+	}
+	return []any{c.routes, c.daemon, c.tokens}
+}
+
+// claimLite claims one after the other in one commit: the file has one
+// writer, so nothing is won by one statement.
+func (s *Store) claimLite(ctx context.Context, c claiming) ([]pulse.Claim, error) {
+	var out []pulse.Claim
+	err := s.write(ctx, "claim task", func(ctx context.Context, w *work) error {
+		out = nil
+		for _, token := range c.tokens {
+			task := taskRow{Status: text(pulse.TaskClaimed), ClaimedBy: opt(c.daemon)}
+			err := scanClaim(w.raw.QueryRowContext(ctx, claimed+w.clock(c.lease)+", claim_token = $3 WHERE id = ("+pickLite+") RETURNING "+claimColumns, c.routes, c.daemon, token), &task)
+			if err != nil {
+				return none(err, nil)
+			}
+			out = append(out, pulse.Claim{Task: task.value(), Token: pulse.ClaimToken(token)})
+		}
+		return nil
+	})
+	if err == nil && len(out) == 0 {
+		err = pulse.ErrNone
+	}
+	return out, err
+}
+
+// claims runs a statement that answers claimed tasks.
+func (w *work) claims(ctx context.Context, c claiming, query string, args ...any) ([]pulse.Claim, error) {
+	if len(c.tokens) == 1 { // not as rows: it may be sent again
+		task := taskRow{Status: text(pulse.TaskClaimed), ClaimedBy: opt(c.daemon)}
+		if err := scanClaim(w.raw.QueryRowContext(ctx, query, args...), &task); err != nil {
+			return nil, none(err, pulse.ErrNone)
+		}
+		return []pulse.Claim{{Task: task.value(), Token: pulse.ClaimToken(task.ClaimToken)}}, nil
+	}
+	found, err := w.raw.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer found.Close()
+	out := make([]pulse.Claim, 0, len(c.tokens))
+	for found.Next() {
+		task := taskRow{Status: text(pulse.TaskClaimed), ClaimedBy: opt(c.daemon)}
+		if err := scanClaim(found, &task); err != nil {
+			return nil, err
+		}
+		out = append(out, pulse.Claim{Task: task.value(), Token: pulse.ClaimToken(task.ClaimToken)})
+	}
+	if err := found.Err(); err != nil {
+		return nil, err
+	}
+	if len(out) == 0 {
+		return nil, pulse.ErrNone
+	}
+	slices.SortFunc(out, func(a, b pulse.Claim) int { return moreUrgent(a.Task, b.Task) })
+	return out, nil
+}
+
+func moreUrgent(a, b pulse.Task) int {
+	return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
 }
 
 // The head of each route, which the index gives without sorting, then the
@@ -84,16 +188,20 @@ const (
 		ORDER BY t.priority DESC, t.created_at, t.id LIMIT 1`
 	pickPostgres = `SELECT t.id FROM json_array_elements_text($1::json) r (route) CROSS JOIN LATERAL (
 		SELECT q.id, q.priority, q.created_at FROM inbox_tasks q WHERE q.status = 'queued' AND q.route = r.route
-		ORDER BY q.priority DESC, q.created_at, q.id LIMIT 1 FOR UPDATE SKIP LOCKED) t
-		ORDER BY t.priority DESC, t.created_at, t.id LIMIT 1`
+		ORDER BY q.priority DESC, q.created_at, q.id LIMIT %[1]d FOR UPDATE SKIP LOCKED) t
+		ORDER BY t.priority DESC, t.created_at, t.id LIMIT %[1]d`
 )
 
-const claimColumns = "id, kind, route, priority, status, source, coalesce(CAST(session_id AS text), ''), coalesce(CAST(iteration_id AS text), '')," +
-	" content, media_context, spec, attempt, claims, max_attempts, claim_token, claimed_by, lease_until, created_at"
+// claimColumns are what a claimer does not know of its task already.
+const claimColumns = "id, kind, route, priority, source, session_id, iteration_id, content, media_context, spec, attempt, max_attempts," +
+	" claim_token, lease_until, created_at"
 
-func scanClaim(row *sql.Row, t *taskRow) error {
-	return row.Scan(&t.ID, &t.Kind, &t.Route, &t.Priority, &t.Status, &t.Source, &t.SessionID, &t.IterationID,
-		&t.Content, &t.MediaContext, &t.Spec, &t.Attempt, &t.Claims, &t.MaxAttempts, &t.ClaimToken, &t.ClaimedBy, &t.LeaseUntil, &t.CreatedAt)
+func scanClaim(row rawRow, t *taskRow) error {
+	var id, session, iteration key
+	err := row.Scan(&id, (*string)(&t.Kind), (*string)(&t.Route), &t.Priority, (*string)(&t.Source), &session, &iteration,
+		(*string)(&t.Content), &t.MediaContext, &t.Spec, &t.Attempt, &t.MaxAttempts, (*string)(&t.ClaimToken), &t.LeaseUntil, &t.CreatedAt)
+	t.ID, t.SessionID, t.IterationID = uid(id), uid(session), uid(iteration)
+	return err
 }
 
 // Heartbeat renews the lease. cancelled is true when the task was cancelled.
@@ -191,96 +299,6 @@ func (s *Store) Running(ctx context.Context, f pulse.Fence) error {
 		return err
 	})
 	return s.late("running", f, err)
-}
-
-// Finish stores the result as complete (r.Error == "") or failed, and wakes
-// the session. Repeating it with the same token is harmless.
-func (s *Store) Finish(ctx context.Context, f pulse.Fence, r pulse.TaskResult) error {
-	if !validFence(f) {
-		return pulse.ErrFenced
-	}
-	result, err := encode(cleanResult(r))
-	if err != nil {
-		return fmt.Errorf("finish task: %w", err)
-	}
-	status := pulse.TaskComplete
-	if r.Error != "" {
-		status = pulse.TaskFailed
-	}
-	if s.pg && s.finishAtOnce(ctx, f, status, result) {
-		return nil
-	}
-	err = s.queue(ctx, "finish task", func(ctx context.Context, w *work) error {
-		h, err := w.held(ctx, f)
-		if err != nil {
-			return err
-		}
-		if h.status == pulse.TaskComplete || h.status == pulse.TaskFailed {
-			return nil
-		}
-		if err := w.stir(ctx, h.session); err != nil {
-			return err
-		}
-		n, err := rows(w.raw.ExecContext(ctx, "UPDATE inbox_tasks SET status = $3, result = $4, ended_at = "+w.clock(0)+" WHERE id = $1 AND"+live(w),
-			string(f.TaskID), string(f.Token), string(status), result))
-		if err != nil {
-			return err
-		}
-		if n == 0 {
-			return pulse.ErrFenced
-		}
-		w.wake(pulse.TopicTasks)
-		return nil
-	})
-	if errors.Is(err, pulse.ErrFenced) && s.finished(ctx, f) {
-		return nil // the same call won meanwhile, over another connection
-	}
-	return s.late("finish", f, err)
-}
-
-// finishAtOnce does on PostgreSQL what Finish does, in one statement instead
-// of a transaction of five: the way from daemon to database and back is most
-// of what it costs. It answers false when it wrote nothing, whatever the
-// reason: Finish then finds out. The session's row is locked before the
-// task's, as everywhere, because the task's update waits for the count.
-func (s *Store) finishAtOnce(ctx context.Context, f pulse.Fence, status pulse.TaskStatus, result string) bool {
-	var n int
-	err := s.queueOne(ctx, "finish task", func(ctx context.Context, w *work) error {
-		now, alive := w.clock(0), live(w)
-		// A session that was stirred for a task that turned out to be lost
-		// divides by zero, which takes the stirring back.
-		return w.raw.QueryRowContext(ctx, "WITH mine AS MATERIALIZED (SELECT session_id FROM inbox_tasks WHERE id = $1 AND"+alive+"),"+
-			" stirred AS (UPDATE pulse_sessions SET due_at = "+now+", updated_at = "+now+", version = version + 1"+
-			" WHERE id = (SELECT session_id FROM mine) RETURNING 1),"+
-			" done AS (UPDATE inbox_tasks SET status = $3, result = $4, ended_at = "+now+" WHERE id = $1 AND"+alive+
-			" AND (SELECT count(*) FROM stirred) >= 0 RETURNING 1)"+
-			" SELECT CASE WHEN s.n > d.n THEN 1 / d.n ELSE d.n + s.n END FROM (SELECT count(*) AS n FROM done) d, (SELECT count(*) AS n FROM stirred) s",
-			string(f.TaskID), string(f.Token), string(status), result).Scan(&n)
-	})
-	if err != nil || n == 0 {
-		return false
-	}
-	topics := topicSet{pulse.TopicTasks: {}}
-	if n > 1 {
-		topics[pulse.TopicSessions] = struct{}{}
-	}
-	s.announce(topics)
-	return true
-}
-
-func (s *Store) finished(ctx context.Context, f pulse.Fence) bool {
-	var done bool
-	err := s.queueOne(ctx, "look at task", func(ctx context.Context, w *work) error {
-		h, err := w.held(ctx, f)
-		done = h.status == pulse.TaskComplete || h.status == pulse.TaskFailed
-		return err
-	})
-	return err == nil && done
-}
-
-func cleanResult(r pulse.TaskResult) pulse.TaskResult {
-	r.FinalText, r.Error, r.Hint = clean(r.FinalText), clean(r.Error), clean(r.Hint)
-	return r
 }
 
 // Release hands the task back to the queue without counting the attempt.

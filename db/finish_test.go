@@ -49,6 +49,48 @@ func TestAResultThatWaitedForADecisionLeavesNoTrace(t *testing.T) {
 	}
 }
 
+// Results that go together do not wait for a session that somebody decides
+// on, and that one's own result is stored when the decision is made.
+func TestAResultWaitsForNoOtherSession(t *testing.T) {
+	place := dbtest.NewPostgres(t)
+	s := place.Open(t, nil)
+	check(t, second(s.Migrate(t.Context())))
+	held, heldClaim := claimed(t, s)
+	_, free := claimed(t, s)
+	raw := place.Raw(t)
+	decision, err := raw.Begin()
+	check(t, err)
+	_, err = decision.Exec("SELECT 1 FROM pulse_sessions WHERE id = $1 FOR UPDATE", string(held.ID))
+	check(t, err)
+	answers := make(chan []error, 1)
+	go func() {
+		var both []db.Finished
+		for _, c := range []pulse.Claim{heldClaim, free} {
+			both = append(both, db.Finished{Fence: pulse.Fence{TaskID: c.Task.ID, Token: c.Token}, Result: pulse.TaskResult{FinalText: "done"}})
+		}
+		answers <- s.FinishMany(t.Context(), both)
+	}()
+	status := func(c pulse.Claim) (status string) {
+		check(t, raw.QueryRow("SELECT status FROM inbox_tasks WHERE id = $1", string(c.Task.ID)).Scan(&status))
+		return status
+	}
+	for until := time.Now().Add(15 * time.Second); status(free) != "complete"; {
+		if time.Now().After(until) {
+			t.Fatal("a result waits for a session that is not its own")
+		}
+	}
+	if got := status(heldClaim); got != "claimed" {
+		t.Errorf("the task of the session that is held is %s", got)
+	}
+	check(t, decision.Commit())
+	for _, err := range <-answers {
+		check(t, err)
+	}
+	if got := status(heldClaim); got != "complete" {
+		t.Errorf("after the decision its task is %s", got)
+	}
+}
+
 func claimed(t *testing.T, s *db.Store) (pulse.Session, pulse.Claim) {
 	t.Helper()
 	now := time.Now()

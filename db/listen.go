@@ -2,7 +2,6 @@ package db
 
 import (
 	"context"
-	"database/sql"
 	"log/slog"
 	"maps"
 	"slices"
@@ -11,15 +10,22 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"pulseloop/pulse"
 )
 
 const (
-	wakeChannel   = "pulse_wakes"
-	notifyGap     = 5 * time.Millisecond
-	reconnectFrom = 100 * time.Millisecond
-	reconnectTo   = 5 * time.Second
+	wakeChannel = "pulse_wakes"
+	notifyGap   = 5 * time.Millisecond
+	notifyFor   = 5 * time.Second
+
+	// A server that is back should be noticed at once, and one that is away
+	// can be asked often: it costs a refused connection.
+	reconnectFrom = 50 * time.Millisecond
+	reconnectTo   = 250 * time.Millisecond
+
+	steady = 10 * time.Second // a connection that lasted so long was a good one
 )
 
 // notifier carries wake-ups between processes that share a PostgreSQL. It
@@ -30,7 +36,7 @@ type notifier struct {
 	me     string // marks our own notifications, which the hub knows already
 	hub    *hub
 	log    *slog.Logger
-	out    *sql.DB
+	out    *pgxpool.Pool
 	cancel context.CancelFunc
 	group  sync.WaitGroup
 
@@ -39,7 +45,7 @@ type notifier struct {
 	kick    chan struct{}
 }
 
-func startNotifier(cfg *pgx.ConnConfig, h *hub, log *slog.Logger, out *sql.DB) *notifier {
+func startNotifier(cfg *pgx.ConnConfig, h *hub, log *slog.Logger, out *pgxpool.Pool) *notifier {
 	ctx, cancel := context.WithCancel(context.Background())
 	n := &notifier{me: pulse.NewUUID(time.Now()), hub: h, log: log, out: out, cancel: cancel, pending: topicSet{}, kick: make(chan struct{}, 1)}
 	n.group.Go(func() { n.send(ctx) })
@@ -88,30 +94,37 @@ func (n *notifier) send(ctx context.Context) {
 	}
 }
 
+// A notification is a commit like any other, so it would wait for the disk;
+// but what it says is not kept there.
+const notifySQL = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)"
+
 func (n *notifier) notify(ctx context.Context, topics topicSet) {
-	ctx, cancel := context.WithTimeout(ctx, reconnectTo)
+	ctx, cancel := context.WithTimeout(ctx, notifyFor)
 	defer cancel()
 	names := make([]string, 0, len(topics))
 	for _, t := range slices.Sorted(maps.Keys(topics)) {
 		names = append(names, string(t))
 	}
-	if _, err := n.out.ExecContext(ctx, "SELECT pg_notify($1, $2)", wakeChannel, n.me+":"+strings.Join(names, ",")); err != nil && ctx.Err() == nil {
+	if _, err := poolConn(n.out).ExecContext(ctx, notifySQL, wakeChannel, n.me+":"+strings.Join(names, ",")); err != nil && ctx.Err() == nil {
 		n.log.Warn("wake-up not sent; others will notice by polling", "error", err)
 	}
 }
 
 // listen holds a connection of its own and makes a new one when it breaks.
 func (n *notifier) listen(ctx context.Context, cfg *pgx.ConnConfig) {
-	wait := reconnectFrom
+	wait, told := reconnectFrom, false
 	for ctx.Err() == nil {
-		started := time.Now()
+		began := time.Now()
 		err := n.receive(ctx, cfg)
 		if ctx.Err() != nil {
 			return
 		}
-		n.log.Warn("wake-ups from the database interrupted", "error", err)
-		if time.Since(started) > reconnectTo {
-			wait = reconnectFrom
+		if lasted := time.Since(began); lasted > steady {
+			wait, told = reconnectFrom, false
+		}
+		if !told { // once, not four times a second
+			n.log.Warn("wake-ups from the database interrupted", "error", err)
+			told = true
 		}
 		select {
 		case <-time.After(wait):

@@ -16,7 +16,7 @@ import (
 )
 
 // plan is how the database would run a statement, as text.
-func plan(t *testing.T, conn rawConn, explain, query string) string {
+func plan(t *testing.T, conn *sql.DB, explain, query string) string {
 	t.Helper()
 	rows, err := conn.QueryContext(t.Context(), explain+" "+strings.ReplaceAll(query, "$1", `'["mine"]'`))
 	must(t, err)
@@ -54,7 +54,7 @@ func TestAClaimReadsNothingButItsOwnRoute(t *testing.T) {
 	exec(`INSERT INTO inbox_tasks (id, kind, route, status, content, media_context, spec, created_at)
 		SELECT gen_random_uuid(), 'x', 'other', 'queued', '', '{}', '{}', now() FROM generate_series(1, 20000)`)
 	exec("ANALYZE inbox_tasks")
-	got = plan(t, pg.reads.DB, "EXPLAIN", pickPostgres)
+	got = plan(t, pg.reads.DB, "EXPLAIN", fmt.Sprintf(pickPostgres, 1))
 	if !strings.Contains(got, "inbox_tasks_queue on inbox_tasks q") || strings.Contains(got, "Seq Scan on inbox_tasks") {
 		t.Errorf("PostgreSQL claims like this:\n%s", got)
 	}
@@ -134,5 +134,59 @@ func TestNotificationsAreCoalesced(t *testing.T) {
 	}
 	if !strings.Contains(first, "events") || !strings.Contains(first, "tasks") {
 		t.Errorf("the first says %q: topics of one moment go together", first)
+	}
+}
+
+// TestTheQueuePlansAStatementOnce: PostgreSQL plans a prepared statement anew
+// each time when it believes that the arguments make a difference.
+func TestTheQueuePlansAStatementOnce(t *testing.T) {
+	s, exec := openSchema(t)
+	s.claims.Reset()
+	const tasks = 120
+	exec(fmt.Sprintf(`INSERT INTO inbox_tasks (id, kind, route, status, content, media_context, spec, created_at)
+		SELECT gen_random_uuid(), 'x', 'mine', 'queued', '', '{}', '{}', now() FROM generate_series(1, %d)`, tasks))
+	exec("ANALYZE inbox_tasks")
+	conn, err := s.claims.Acquire(t.Context())
+	must(t, err)
+	one := s.work().on(pgxConn{to: conn, tries: 1})
+	for range tasks / 10 {
+		for _, n := range []int{1, 3} {
+			c := claiming{daemon: "d", routes: `["mine","other"]`, lease: time.Minute}
+			for range n {
+				c.tokens = append(c.tokens, pulse.NewUUID(s.now()))
+			}
+			got, err := one.claims(t.Context(), c, c.query(one.clock(c.lease)), c.arguments()...)
+			must(t, err)
+			var all []finish
+			for _, k := range got {
+				f, err := newFinish(pulse.Fence{TaskID: k.Task.ID, Token: k.Token}, pulse.TaskResult{})
+				must(t, err)
+				all = append(all, f)
+			}
+			list, err := encode(all)
+			must(t, err)
+			written, err := one.finishAll(t.Context(), list)
+			must(t, err)
+			if len(written) != n {
+				t.Fatalf("%d of %d results were written", len(written), n)
+			}
+		}
+	}
+	rows, err := conn.Query(t.Context(), "SELECT left(statement, 60), custom_plans, generic_plans FROM pg_prepared_statements WHERE custom_plans + generic_plans > 10")
+	must(t, err)
+	defer conn.Release()
+	defer rows.Close()
+	seen := 0
+	for rows.Next() {
+		var text string
+		var custom, generic int
+		must(t, rows.Scan(&text, &custom, &generic))
+		if seen++; custom > 5 {
+			t.Errorf("planned %d times, run %d times by a kept plan: %s", custom, generic, text)
+		}
+	}
+	must(t, rows.Err())
+	if seen != 3 {
+		t.Errorf("%d statements were run often, want 3", seen)
 	}
 }

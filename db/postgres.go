@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
@@ -24,11 +25,12 @@ var dialer = net.Dialer{
 }
 
 func (s *Store) openPostgres(ctx context.Context) error {
-	cfg, err := pgx.ParseConfig(s.cfg.URL)
+	pool, err := pgxpool.ParseConfig(s.cfg.URL)
 	if err != nil {
 		// The parser's error repeats the URL with its password masked.
 		return &pulse.Error{Code: pulse.CodeInvalid, Message: "the database URL cannot be read", Hint: "write it as postgres://user:password@host:5432/name", Err: err}
 	}
+	cfg := pool.ConnConfig
 	cfg.DialFunc = dialer.DialContext
 	if cfg.ConnectTimeout == 0 {
 		cfg.ConnectTimeout = 10 * time.Second
@@ -58,12 +60,16 @@ func (s *Store) openPostgres(ctx context.Context) error {
 	s.reads = bun.NewDB(sqldb, pgdialect.New())
 
 	// The queue's few statements are prepared once a connection instead.
-	s.claims = stdlib.OpenDB(*cfg)
-	s.claims.SetMaxOpenConns(orDefault(s.cfg.ClaimConns, 8))
-	s.claims.SetMaxIdleConns(orDefault(s.cfg.ClaimConns, 8))
-	s.claims.SetConnMaxIdleTime(5 * time.Minute)
+	pool.MaxConns = int32(orDefault(s.cfg.ClaimConns, 8))
+	pool.MinConns, pool.MinIdleConns = 0, 0
+	pool.MaxConnIdleTime = 5 * time.Minute
+	pool.PingTimeout = dialer.Timeout
+	if s.claims, err = pgxpool.NewWithConfig(ctx, pool); err != nil {
+		return errors.Join(explain("open database", err), s.reads.Close())
+	}
 	if err := s.Ping(ctx); err != nil {
-		return errors.Join(err, s.reads.Close(), s.claims.Close())
+		s.closeClaims()
+		return errors.Join(err, s.reads.Close())
 	}
 	s.news = startNotifier(cfg.Copy(), s.hub, s.log, s.claims)
 	return nil
@@ -78,8 +84,28 @@ func orDefault(n, d int) int {
 
 func (s *Store) closePostgres() error {
 	s.news.stop()
-	if err := errors.Join(s.reads.Close(), s.claims.Close()); err != nil {
+	s.closeClaims()
+	if err := s.reads.Close(); err != nil {
 		return fmt.Errorf("close database: %w", err)
 	}
 	return nil
+}
+
+// closeFor is how long Close waits for statements of the queue under way.
+const closeFor = 5 * time.Second
+
+// closeClaims closes the queue's pool. The pool waits for what is under way,
+// which on a dead network is long, so beyond closeFor it is left to end by
+// itself, as its time-outs make it.
+func (s *Store) closeClaims() {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		s.claims.Close()
+	}()
+	select {
+	case <-closed:
+	case <-time.After(closeFor):
+		s.log.Warn("statements of the task queue are still under way; they end by themselves")
+	}
 }

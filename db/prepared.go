@@ -55,7 +55,7 @@ func (p *prepared) ExecContext(ctx context.Context, query string, args ...any) (
 	return stmt.ExecContext(ctx, args...)
 }
 
-func (p *prepared) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+func (p *prepared) QueryContext(ctx context.Context, query string, args ...any) (rawRows, error) {
 	stmt, args := p.statement(ctx, query, args)
 	if stmt == nil {
 		return p.conn.QueryContext(ctx, query, args...)
@@ -63,7 +63,7 @@ func (p *prepared) QueryContext(ctx context.Context, query string, args ...any) 
 	return stmt.QueryContext(ctx, args...)
 }
 
-func (p *prepared) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+func (p *prepared) QueryRowContext(ctx context.Context, query string, args ...any) rawRow {
 	stmt, args := p.statement(ctx, query, args)
 	if stmt == nil {
 		return p.conn.QueryRowContext(ctx, query, args...)

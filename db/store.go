@@ -2,13 +2,14 @@ package db
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/uptrace/bun"
 
 	"pulseloop/pulse"
@@ -35,9 +36,10 @@ type Store struct {
 	hub     *hub
 	pg      bool
 	reads   *bun.DB
-	lite    *liteFile // SQLite only
-	claims  *sql.DB   // PostgreSQL only: prepared statements for the queue
-	news    *notifier // PostgreSQL only
+	lite    *liteFile     // SQLite only
+	claims  *pgxpool.Pool // PostgreSQL only: prepared statements for the queue
+	news    *notifier     // PostgreSQL only
+	results results
 	present presence
 	counted counted
 	doubts  doubts
@@ -54,13 +56,6 @@ type work struct {
 	dbTime bool // the database's own clock counts
 	pg     bool
 	topics topicSet
-}
-
-// rawConn is a connection past bun, for statements with bound arguments.
-type rawConn interface {
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
 func (w *work) wake(topics ...pulse.Topic) {
@@ -90,6 +85,11 @@ func (w *work) clock(d time.Duration) string {
 
 func (s *Store) work() *work {
 	return &work{at: s.now(), dbTime: s.dbTime(), pg: s.pg, topics: topicSet{}}
+}
+
+func (w *work) on(c rawConn) *work {
+	w.raw = c
+	return w
 }
 
 func (s *Store) dbTime() bool { return s.pg && s.cfg.Clock == nil }
@@ -194,7 +194,7 @@ func (s *Store) commit(ctx context.Context, fn func(context.Context, *work) erro
 	err := again(ctx, func() error {
 		w = s.work()
 		return s.reads.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
-			w.db, w.raw = tx, tx.Tx
+			w.db, w.raw = tx, sqlConn{tx.Tx}
 			return fn(ctx, w)
 		})
 	})
@@ -215,15 +215,20 @@ func (s *Store) queue(ctx context.Context, what string, fn func(context.Context,
 	var w *work
 	err := again(ctx, func() error {
 		w = s.work()
-		tx, err := s.claims.BeginTx(ctx, nil)
+		var tx pgx.Tx
+		err := sent(ctx, maxSent, func() (err error) {
+			tx, err = s.claims.Begin(ctx)
+			return err
+		})
 		if err != nil {
 			return err
 		}
-		w.raw = tx
+		w.raw = txConn(tx)
 		if err := fn(ctx, w); err != nil {
-			return errors.Join(err, ignoreDone(tx.Rollback()))
+			_ = tx.Rollback(ctx) // the pool throws away what is not at rest
+			return err
 		}
-		return tx.Commit()
+		return tx.Commit(ctx)
 	})
 	if err != nil {
 		return explain(what, err)
@@ -240,19 +245,12 @@ func (s *Store) queueOne(ctx context.Context, what string, fn func(context.Conte
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	w := s.work()
-	w.raw = s.claims
+	w.raw = poolConn(s.claims)
 	if err := fn(ctx, w); err != nil {
 		return explain(what, err)
 	}
 	s.announce(w.topics)
 	return nil
-}
-
-func ignoreDone(err error) error {
-	if errors.Is(err, sql.ErrTxDone) {
-		return nil
-	}
-	return err
 }
 
 // view runs a read, bounded in time. Several statements of it may see

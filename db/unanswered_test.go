@@ -72,19 +72,30 @@ func TestALostAnswerIsAskedFor(t *testing.T) {
 	u.Host = d.before(t, u.Host)
 	far := place
 	far.Config.URL = u.String()
+	far.Config.ClaimConns = 1
 	s := far.Open(t, nil)
 	check(t, second(s.Migrate(t.Context())))
-	now := time.Now()
-	task := pulse.TaskID(pulse.NewUUID(now))
-	check(t, s.Apply(t.Context(), pulse.Guard{}, pulse.Change{Tasks: []pulse.Task{{ID: task, Kind: pulse.TaskIterate, Route: "r", MaxAttempts: 3}}}))
-	// Once, so that the statement is prepared and the connection is there.
-	if _, err := s.Claim(t.Context(), "d", []string{"other"}, time.Minute); !errors.Is(err, pulse.ErrNone) {
-		t.Fatal(err)
+	for i, n := range []int{1, 3} {
+		// Once, so that the connection is there and the statement prepared.
+		if _, err := s.ClaimMany(t.Context(), "d", []string{"other"}, n, time.Minute); !errors.Is(err, pulse.ErrNone) {
+			t.Fatal(err)
+		}
+		want := map[pulse.TaskID]bool{}
+		for range n { // without a wake-up, whose answer could be lost instead
+			task := pulse.TaskID(pulse.NewUUID(time.Now()))
+			want[task] = true
+			place.Exec(t, "INSERT INTO inbox_tasks (id, kind, route, status, content, media_context, spec, max_attempts, created_at) VALUES ($1, 'iterate', 'r', 'queued', '', '{}', '{}', 3, now())", string(task))
+		}
+		d.on.Store(true)
+		claims, err := s.ClaimMany(t.Context(), "d", []string{"r"}, n, time.Minute)
+		if err != nil || len(claims) != n || int(d.cut.Load()) != i+1 {
+			t.Fatalf("claims %+v: %v; %d connections were cut", claims, err, d.cut.Load())
+		}
+		for _, c := range claims {
+			if !want[c.Task.ID] || c.Task.Attempt != 1 {
+				t.Errorf("claim %+v", c)
+			}
+			check(t, s.Running(t.Context(), pulse.Fence{TaskID: c.Task.ID, Token: c.Token}))
+		}
 	}
-	d.on.Store(true)
-	c, err := s.Claim(t.Context(), "d", []string{"r"}, time.Minute)
-	if err != nil || c.Task.ID != task || c.Task.Attempt != 1 || d.cut.Load() != 1 {
-		t.Fatalf("claim %+v: %v; %d connections were cut", c, err, d.cut.Load())
-	}
-	check(t, s.Running(t.Context(), pulse.Fence{TaskID: task, Token: c.Token}))
 }

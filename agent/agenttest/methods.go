@@ -24,27 +24,48 @@ func (q *Queue) Enlist(ctx context.Context, d pulse.Daemon) (routes []string, er
 }
 
 // Claim takes the most urgent queued task of the routes.
-func (q *Queue) Claim(ctx context.Context, daemon pulse.DaemonID, routes []string, lease time.Duration) (c pulse.Claim, err error) {
+func (q *Queue) Claim(ctx context.Context, daemon pulse.DaemonID, routes []string, lease time.Duration) (pulse.Claim, error) {
+	some, err := q.ClaimMany(ctx, daemon, routes, 1, lease)
+	if err != nil {
+		return pulse.Claim{}, err
+	}
+	return some[0], nil
+}
+
+// ClaimMany takes the n most urgent queued tasks of the routes.
+func (q *Queue) ClaimMany(ctx context.Context, daemon pulse.DaemonID, routes []string, n int, lease time.Duration) (claims []pulse.Claim, err error) {
 	err = q.call(ctx, OpClaim, func() error {
-		var best *entry
-		for _, id := range q.order {
-			e := q.tasks[id]
-			if e.task.Status == pulse.TaskQueued && slices.Contains(routes, e.task.Route) && (best == nil || e.task.Priority > best.task.Priority) {
-				best = e
+		for range n {
+			best := q.mostUrgent(routes)
+			if best == nil {
+				break
 			}
+			q.tokens++
+			t := &best.task
+			t.Status, t.ClaimedBy, t.ClaimToken = pulse.TaskClaimed, daemon, pulse.ClaimToken(fmt.Sprintf("token-%d", q.tokens))
+			t.LeaseUntil = q.clock().Add(lease)
+			t.Attempt++
+			claims = append(claims, pulse.Claim{Task: *t, Token: t.ClaimToken})
 		}
-		if best == nil {
+		if len(claims) == 0 {
 			return pulse.ErrNone
 		}
-		q.tokens++
-		t := &best.task
-		t.Status, t.ClaimedBy, t.ClaimToken = pulse.TaskClaimed, daemon, pulse.ClaimToken(fmt.Sprintf("token-%d", q.tokens))
-		t.LeaseUntil = q.clock().Add(lease)
-		t.Attempt++
-		c = pulse.Claim{Task: *t, Token: t.ClaimToken}
 		return nil
 	})
-	return c, err
+	if err != nil {
+		return nil, err
+	}
+	return claims, nil
+}
+
+func (q *Queue) mostUrgent(routes []string) (best *entry) {
+	for _, id := range q.order {
+		e := q.tasks[id]
+		if e.task.Status == pulse.TaskQueued && slices.Contains(routes, e.task.Route) && (best == nil || e.task.Priority > best.task.Priority) {
+			best = e
+		}
+	}
+	return best
 }
 
 // Heartbeat renews the lease.
