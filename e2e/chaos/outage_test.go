@@ -189,7 +189,7 @@ func (st *storm) await(d time.Duration) {
 // that were on their way are at rest.
 func (st *storm) afterOutage() (first, drain time.Duration) {
 	up := time.Now()
-	ctx, cancel := context.WithTimeout(st.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(st.t.Context(), stuck)
 	defer cancel()
 	var dbUp time.Time
 	var open []string
@@ -205,7 +205,7 @@ func (st *storm) afterOutage() (first, drain time.Duration) {
 		return st.sql.QueryRowContext(ctx, query, dbUp).Scan(&n) == nil && n > 0
 	}
 	if !until(ctx, func() bool { return began("SELECT count(*) FROM inbox_tasks WHERE started_at >= $1") }) {
-		st.t.Error("no task was started within 30 s of the outage")
+		st.t.Errorf("no task was started within %s of the outage", stuck)
 	}
 	first = time.Since(up)
 	if len(open) == 0 {
@@ -222,7 +222,7 @@ func (st *storm) afterOutage() (first, drain time.Duration) {
 		}
 		return err == nil && n == 0
 	}) {
-		st.t.Error("sessions that were on their way are not at rest within 30 s of the outage")
+		st.t.Errorf("sessions that were on their way are not at rest within %s of the outage", stuck)
 	}
 	return first.Round(time.Millisecond), time.Since(up).Round(time.Millisecond)
 }
@@ -238,6 +238,10 @@ func (st *storm) afterwards(l traffic) {
 	l.check()
 	st.summary(0, 0, 0, 0, commits, told, repeated)
 }
+
+// stuck is when something has stopped for good: how quickly it goes on is
+// measured and printed, but a busy machine alone must fail nothing.
+const stuck = 2 * time.Minute
 
 var goroutine = regexp.MustCompile(`(?m)^goroutine \d+ .*\[`)
 
