@@ -45,6 +45,14 @@ sessions:
         - signal: COMPLETE
 `
 
+// deliveryLimit is how long a message may take to arrive under faults, and the ones before it in its chat.
+func deliveryLimit() time.Duration {
+	if *longFlag {
+		return 10 * time.Minute
+	}
+	return 2 * time.Minute
+}
+
 // errand is one goal of one chat, as the people in it saw it.
 type errand struct {
 	tag  string
@@ -66,14 +74,14 @@ func (c *correspondent) errands(ctx context.Context, t *testing.T, most int) {
 		text := "/pulse working " + e.tag
 		c.o.say(said{Tag: e.tag, Kind: "goal", Chat: c.Chat.ID, Who: c.FirstName, Text: text})
 		c.Say(text)
-		wait, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+		wait, cancel := context.WithTimeout(t.Context(), deliveryLimit())
 		_, err := c.Chat.AwaitMessage(wait, func(m telegramtest.Message) bool {
 			return strings.HasPrefix(m.Text, "✅") && strings.Contains(m.Text, e.tag)
 		})
 		cancel()
 		c.done = append(c.done, e)
 		if err != nil {
-			t.Errorf("%s did not hear of the outcome of %s within three minutes", c.FirstName, e.tag)
+			t.Errorf("%s did not hear of the outcome of %s within %s", c.FirstName, e.tag, deliveryLimit())
 			return
 		}
 	}
@@ -246,12 +254,12 @@ func refusals(tg *telegramtest.Server, chat int64) (n int) {
 func settled(t *testing.T, p *e2etest.Pulse) {
 	t.Helper()
 	const left = "SELECT count(*) FROM notifications WHERE status IN ('queued', 'sending')"
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), deliveryLimit())
 	defer cancel()
 	db := p.DB()
 	n := 0
 	if !until(ctx, func() bool { return db.QueryRowContext(t.Context(), left).Scan(&n) == nil && n == 0 }) {
-		t.Errorf("%d messages were not delivered within two minutes of the last fault", n)
+		t.Errorf("%d messages were not delivered within %s of the last fault", n, deliveryLimit())
 	}
 }
 
@@ -415,4 +423,67 @@ func TestLongMessageSurvivesAKill(t *testing.T) {
 		ann.Reply(parts[len(parts)-1], "left, at every mile")
 		ann.Hears("✅", "tag00001q")
 	})
+}
+
+// TestKilledAroundTheCall is F17: the program is killed while it asks the platform to post a question, before that was done, or
+// after. The question is there at least once, and is answered once, whichever copy the answers are for.
+func TestKilledAroundTheCall(t *testing.T) {
+	t.Parallel()
+	around := func(t *testing.T, database string, applied bool, copies int) {
+		tg := telegramtest.Start(t, telegramtest.Options{})
+		p := e2etest.Start(t, e2etest.Options{Database: database, Script: deliveryAgents, Telegram: tg,
+			Projects: map[string]*e2etest.Repository{"my-app": e2etest.Repo(t)}})
+		ann := e2etest.NewPerson(t, tg, "Ann")
+		ann.Pair(p.PairCode())
+		met := make(chan struct{})
+		tg.Weather(func(k telegramtest.Call) *telegramtest.Fault {
+			select {
+			case <-met:
+				return nil
+			default:
+			}
+			if k.Method != "sendMessage" || !strings.HasPrefix(k.Params["text"], "⏸️") {
+				return nil
+			}
+			close(met)
+			return &telegramtest.Fault{Hang: true, Applied: applied}
+		})
+		ann.Say("/pulse asking tag00001q")
+		select {
+		case <-met:
+		case <-e2etest.Context(t).Done():
+			t.Fatal("no question was posted")
+		}
+		p.Kill()
+		p.Up()
+		var asked []telegramtest.Message
+		e2etest.Await(t, "every copy of the question", func() bool {
+			asked = slices.DeleteFunc(ann.Chat.FromBot(), func(m telegramtest.Message) bool { return !strings.HasPrefix(m.Text, "⏸️") })
+			return len(asked) >= copies
+		})
+		settled(t, p)
+		for _, m := range asked {
+			ann.Chat.Reply(ann.User, m.ID, "left, it is")
+		}
+		if _, err := ann.Chat.AwaitMessage(e2etest.Context(t), func(m telegramtest.Message) bool { return strings.HasPrefix(m.Text, "✅") }); err != nil {
+			t.Fatal(err)
+		}
+		settled(t, p)
+		if n := p.Count("SELECT count(*) FROM audit WHERE action = 'answer'"); n != 1 {
+			t.Errorf("the question was answered %d times", n)
+		}
+		if n := ann.Heard("⏸️"); n != copies {
+			t.Errorf("the question came %d times, want %d", n, copies)
+		}
+	}
+	for name, applied := range map[string]bool{"before": false, "after": true} {
+		copies := 1
+		if applied {
+			copies = 2 // nobody can know
+		}
+		t.Run(name+" on SQLite", func(t *testing.T) { t.Parallel(); around(t, "", applied, copies) })
+		if *longFlag { // a claim on a message ends after 35 s there
+			t.Run(name+" on PostgreSQL", func(t *testing.T) { t.Parallel(); around(t, e2etest.Postgres(t), applied, copies) })
+		}
+	}
 }
