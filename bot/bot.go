@@ -110,6 +110,9 @@ type People interface {
 	// ReleaseChat lets messages for a chat that refused them be tried again,
 	// and answers whether there was a need to.
 	ReleaseChat(ctx context.Context, a pulse.Address) (bool, error)
+	// HeldChats says which chats refuse messages until somebody writes
+	// there, and in which words.
+	HeldChats(ctx context.Context) (map[pulse.Address]string, error)
 }
 
 // Reader is what commands show.

@@ -101,6 +101,16 @@ func TestAChatThatRefusedIsTriedAgainWhenSomebodyWrites(t *testing.T) {
 	}
 }
 
+func TestTheListShowsWhoCannotBeTold(t *testing.T) {
+	b := ann(t)
+	b.say("1", "1", "a goal")
+	if got := b.say("2", "1", "/list"); strings.Contains(got, "takes no messages") {
+		t.Errorf("the list: %s", got)
+	}
+	b.w.Refuse(at("1"))
+	want(t, b.say("2", "1", "/list"), "a goal (🔇 its chat takes no messages from me)")
+}
+
 func TestAMovedChatKeepsItsBindingAndItsPeople(t *testing.T) {
 	b := ann(t)
 	b.say("-1", "1", "a goal")

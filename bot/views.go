@@ -97,16 +97,31 @@ func (r *Router) list(ctx context.Context, u *update, _ string) error {
 	if len(sessions) == 0 {
 		return r.reply(ctx, u, pulse.Text("There is no session yet. Send me a goal and there will be one."), "")
 	}
+	held, err := r.cfg.People.HeldChats(ctx)
+	if err != nil {
+		return fmt.Errorf("list chats that take no messages: %w", err)
+	}
 	var m pulse.Message
 	for i, s := range sessions {
 		if i == listed {
 			m.Spans = append(m.Spans, pulse.Span{Text: "and older ones"})
 			break
 		}
-		m = with(m, icons[s.Status]+" ", pulse.Short(s.ID), fmt.Sprintf(" [%s] %s, %d/%d: %s\n", line(s.ProjectName, 40), state(s),
-			s.CurrentIteration, s.MaxIterations, line(s.Goal, 80)))
+		m = with(m, icons[s.Status]+" ", pulse.Short(s.ID), fmt.Sprintf(" [%s] %s, %d/%d: %s%s\n", line(s.ProjectName, 40), state(s),
+			s.CurrentIteration, s.MaxIterations, line(s.Goal, 80), deaf(s, held)))
 	}
 	return r.reply(ctx, u, m, "")
+}
+
+// deaf says that nobody can be told of a session: its chat takes nothing
+// until somebody writes there.
+func deaf(s pulse.Session, held map[pulse.Address]string) string {
+	for _, a := range s.Addresses() {
+		if _, ok := held[pulse.Address{Platform: a.Platform, Chat: a.Chat}]; ok {
+			return " (🔇 its chat takes no messages from me)"
+		}
+	}
+	return ""
 }
 
 func (r *Router) show(ctx context.Context, u *update, args string) error {

@@ -262,6 +262,17 @@ func (w *World) ReleaseChat(_ context.Context, a pulse.Address) (bool, error) {
 	return was, nil
 }
 
+// HeldChats implements bot.People.
+func (w *World) HeldChats(context.Context) (map[pulse.Address]string, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := map[pulse.Address]string{}
+	for a := range w.refusing {
+		out[a] = "bot was blocked"
+	}
+	return out, nil
+}
+
 // Operator implements bot.People.
 func (w *World) Operator(_ context.Context, p pulse.Platform, userID string) (pulse.Operator, error) {
 	w.mu.Lock()
