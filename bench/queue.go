@@ -139,6 +139,55 @@ func drainPulse(queued int, sessions bool) program {
 	}
 }
 
+const (
+	drainedMany = 20_000
+	batch       = 100
+)
+
+// drainMany claims and finishes in bulk, as what has much to do at once can.
+func drainMany(sessions bool) program {
+	return func(ctx context.Context, _ []string) (sample, error) {
+		s, err := openPostgres(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer s.Close()
+		if err := connected(ctx, func(c *pgx.Conn) error { return fill(ctx, c, drainedMany, sessions) }); err != nil {
+			return nil, err
+		}
+		begin := time.Now()
+		err = together(claimers, func(int) error {
+			for {
+				claims, err := s.ClaimMany(ctx, "bench", []string{route}, batch, lease)
+				if errors.Is(err, pulse.ErrNone) {
+					return nil
+				}
+				if err != nil {
+					return err
+				}
+				done := make([]db.Finished, len(claims))
+				for i, c := range claims {
+					done[i] = db.Finished{Fence: pulse.Fence{TaskID: c.Task.ID, Token: c.Token}, Result: pulse.TaskResult{FinalText: "done"}}
+				}
+				if err := errors.Join(s.FinishMany(ctx, done)...); err != nil {
+					return err
+				}
+			}
+		})
+		if err != nil {
+			return nil, err
+		}
+		counts, err := s.Counts(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if n := counts["tasks_complete"]; n != drainedMany {
+			return nil, fmt.Errorf("%d of %d tasks are complete", n, drainedMany)
+		}
+		return sample{"cycles/s": rate(drainedMany, begin), "n": drainedMany}, nil
+	}
+}
+
 // drainFrom works a part of what is queued, as long as the backlog stays
 // about what it was.
 func drainFrom(queued int) program {

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -32,9 +33,11 @@ type worker struct {
 	river.WorkerDefaults[args]
 
 	began chan time.Time // nil: nobody wants to know
+	n     atomic.Int64   // worked
 }
 
 func (w *worker) Work(context.Context, *river.Job[args]) error {
+	w.n.Add(1)
 	if w.began != nil {
 		w.began <- time.Now()
 	}
@@ -99,7 +102,8 @@ func newClient(pool *pgxpool.Pool, w *worker, adjust func(*river.Config)) (*rive
 // drain works n jobs that are there at the start, as its own benchmark
 // does: a queue with very many workers.
 func drain(ctx context.Context, pool *pgxpool.Pool, n int) (map[string]float64, error) {
-	client, err := newClient(pool, &worker{}, func(c *river.Config) {
+	w := &worker{}
+	client, err := newClient(pool, w, func(c *river.Config) {
 		c.Queues[river.QueueDefault] = river.QueueConfig{MaxWorkers: 2000}
 		c.FetchCooldown, c.FetchPollInterval = 2*time.Millisecond, 20*time.Millisecond
 	})
@@ -122,6 +126,9 @@ func drain(ctx context.Context, pool *pgxpool.Pool, n int) (map[string]float64, 
 	begin := time.Now()
 	if err := client.Start(ctx); err != nil {
 		return nil, err
+	}
+	for w.n.Load() < int64(n) { // the rows are not counted while there is work: that would slow it
+		time.Sleep(time.Millisecond)
 	}
 	for left := 1; left > 0; {
 		if err := pool.QueryRow(ctx, "SELECT count(*) FROM river_job WHERE state <> 'completed'").Scan(&left); err != nil {
