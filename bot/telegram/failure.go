@@ -64,6 +64,8 @@ func (f *failure) badRequest(text string) {
 		f.outcome = notify.LostEdit
 	case contains(text, "thread not found", "topic_closed", "topic_deleted", "topic_id_invalid"):
 		f.noTopic = true
+	case contains(text, "not enough rights to send", "no rights to send", "chat_write_forbidden", "chat_restricted", "bot is not a member"):
+		f.outcome = notify.Refused // rights come and go; what was to be said waits
 	case strings.Contains(text, "entit"):
 		f.entities = true
 	}

@@ -258,7 +258,7 @@ func TestOutcomes(t *testing.T) {
 		"hang":           {telegramtest.Fault{Hang: true}, notify.Ambiguous},
 		"hang after":     {telegramtest.Fault{Hang: true, Applied: true}, notify.Ambiguous},
 		"token revoked":  {telegramtest.Fault{Status: 401, Description: "Unauthorized"}, notify.Transient},
-		"no rights":      {telegramtest.Fault{Status: 400, Description: "Bad Request: not enough rights to send text messages to the chat"}, notify.Permanent},
+		"no rights":      {telegramtest.Fault{Status: 400, Description: "Bad Request: not enough rights to send text messages to the chat"}, notify.Refused},
 		"bare 429":       {telegramtest.Fault{Status: 429}, notify.RetryAt},
 		"kicked":         {telegramtest.Fault{Status: 403, Description: "Forbidden: bot was kicked"}, notify.Refused},
 		"entity refused": {telegramtest.Fault{Status: 400, Description: "Bad Request: ENTITIES_TOO_LONG"}, notify.Sent},
