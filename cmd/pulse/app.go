@@ -293,13 +293,14 @@ func (a *app) wireFront(ctx context.Context, p parts) error {
 	return nil
 }
 
-// progressInterval is how often a live message changes at most. Platforms
-// limit it; a terminal of one's own does not, so there each step is seen.
+// progressInterval is how often a live message is written anew at most. How
+// often it is sent is each platform's own limit: what waits there is to be
+// news when its turn comes. A terminal of one's own shows each step.
 func (a *app) progressInterval() time.Duration {
 	if a.terminal != nil && a.cfg.Telegram.Token == "" {
 		return 100 * time.Millisecond
 	}
-	return 0 // the default
+	return 500 * time.Millisecond
 }
 
 // say tells the person in front of the program something, beside the line
