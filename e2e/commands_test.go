@@ -116,6 +116,10 @@ func TestEveryCommand(t *testing.T) {
 		t.Errorf("pair: %v", v)
 	}
 	sessionCommands(s, repo)
+	s.says([]string{"clean", "--dry-run"}, "worktree")
+	if _, ok := s.data("clean", "--dry-run").([]any); !ok {
+		t.Error("clean --json is no list")
+	}
 	completion(s)
 
 	names := offered(t, p)

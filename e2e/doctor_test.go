@@ -118,7 +118,7 @@ var brokenSetups = []broken{
 		harm: func(t *testing.T, p *e2etest.Pulse) {
 			place(t, filepath.Join(p.DataDir, "pulse.db"), strings.Repeat("no database ", 1000), 0o600)
 		}},
-	{name: "PostgreSQL out of reach", check: "database", state: "fail", detail: "the database cannot be reached", fix: "PULSE_DATABASE_URL",
+	{name: "PostgreSQL out of reach", check: "database", state: "fail", detail: "the database cannot be reached: nothing listens at 127.0.0.1:1", fix: "start PostgreSQL there",
 		options: func(_ *testing.T, o *e2etest.Options) {
 			o.Database = "postgres://pulse:hunter2@127.0.0.1:1/pulse?connect_timeout=5"
 		}},

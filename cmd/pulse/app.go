@@ -142,23 +142,7 @@ func (a *app) wireLoop(agentName string, p parts) {
 	runner := loop.NewRunner(loop.RunnerConfig{Config: cfg, Store: a.store, Reaper: a.store, Words: notify.Words{},
 		Prompts: recall.New(a.store, recall.Config{}), Wakes: wakes, Poll: pace.due})
 	a.runs["runner"] = runner.Run
-	a.runs["stream purge"] = a.purging
-}
-
-// purging removes stream deltas that nobody can still be reading.
-func (a *app) purging(ctx context.Context) error {
-	tick := time.NewTicker(time.Minute)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-			if _, err := a.store.PurgeDeltas(ctx, time.Now().Add(-time.Minute)); err != nil && ctx.Err() == nil {
-				a.log.Warn("purge stream deltas", "err", err)
-			}
-		}
-	}
+	a.runs["purge"] = a.purging
 }
 
 // syncProjects brings the projects of the configuration into the database.
@@ -207,6 +191,10 @@ func (a *app) wireDaemon() error {
 	if err != nil {
 		return err
 	}
+	if err := a.clearAfterTheDead(); err != nil {
+		return err
+	}
+	a.runs["tidy"] = a.tidier(trees).Run
 	id, err := daemonID(a.cfg)
 	if err != nil {
 		return err

@@ -123,7 +123,7 @@ func checkDatabase(ctx context.Context, cfg configs.Config) []finding {
 	}
 	store, err := db.Open(ctx, db.Config{URL: cfg.DatabaseURL.Reveal(), Path: sqliteFile(cfg), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
-		return []finding{broken(err, "check database_url (PULSE_DATABASE_URL), and that the server runs")}
+		return []finding{unusableDatabase(err)}
 	}
 	defer store.Close()
 	v, err := store.Version(ctx)
@@ -131,6 +131,19 @@ func checkDatabase(ctx context.Context, cfg configs.Config) []finding {
 		return []finding{broken(err, "run `pulse migrate`")}
 	}
 	return []finding{ok(fmt.Sprintf("%s, schema version %d", what, v))}
+}
+
+// unusableDatabase says why, where the error knows.
+func unusableDatabase(err error) finding {
+	f := broken(err, "check database_url (PULSE_DATABASE_URL), and that the server runs")
+	cause, fix := db.Cause(err)
+	if cause != "" {
+		f.Detail += ": " + cause
+	}
+	if fix != "" {
+		f.Fix = fix
+	}
+	return f
 }
 
 // running reports whether a pulse answers at the configured address.

@@ -13,6 +13,7 @@ import (
 	"pulseloop/agent/cli"
 	"pulseloop/configs"
 	"pulseloop/internal/proc"
+	"pulseloop/internal/scratch"
 	"pulseloop/loop"
 	"pulseloop/pulse"
 )
@@ -36,15 +37,18 @@ func newDemo(o *options) *cobra.Command {
 // demonstrate runs everything in one process over a sample project, and one
 // goal through it.
 func (o *options) demonstrate(ctx context.Context, goal, agent string, keep bool) (err error) {
-	dir, err := os.MkdirTemp("", "pulse-demo-")
+	own, err := scratch.New("pulse-demo-")
 	if err != nil {
 		return fmt.Errorf("make the demonstration's directory: %w", err)
 	}
 	defer func() {
-		if !keep {
-			os.RemoveAll(dir)
+		if keep {
+			_ = own.Keep()
+			return
 		}
+		_ = own.Remove()
 	}()
+	dir := own.Path
 	repo := filepath.Join(dir, "sample")
 	if err := sampleProject(ctx, repo); err != nil {
 		return err

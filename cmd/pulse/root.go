@@ -205,7 +205,7 @@ func newRoot(o *options) *cobra.Command {
 	for _, make := range []func(*options) *cobra.Command{
 		newUp, newServe, newDaemon, newDemo, newInit, newDoctor,
 		newStart, newList, newShow, newLogs, newAnswer, newSay, newPause, newResume, newAbort,
-		newProjects, newPair, newMigrate, newConfig, newVersion, newScripted,
+		newProjects, newPair, newClean, newMigrate, newConfig, newVersion, newScripted,
 	} {
 		root.AddCommand(make(o))
 	}
