@@ -64,7 +64,13 @@ func (s *Store) HeldChats(ctx context.Context) (map[pulse.Address]string, error)
 // is over are forgotten by the way.
 func (s *Store) ExpireHeld(ctx context.Context, kinds []pulse.NoticeKind, before time.Time) (int, error) {
 	var n int64
-	err := s.write(ctx, "expire held notifications", func(ctx context.Context, w *work) error {
+	err := s.view(ctx, "look for held chats", func(ctx context.Context, db bun.IDB) error {
+		return db.NewRaw("SELECT count(*) FROM chat_holds").Scan(ctx, &n)
+	})
+	if err != nil || n == 0 {
+		return 0, err // nearly always
+	}
+	err = s.write(ctx, "expire held notifications", func(ctx context.Context, w *work) error {
 		if _, err := w.db.NewRaw("DELETE FROM chat_holds WHERE until <= " + w.now(0)).Exec(ctx); err != nil {
 			return err
 		}
