@@ -30,17 +30,19 @@ child:
 	MOVQ 16(R12), SI
 	MOVQ 24(R12), DX
 	MOVQ 32(R12), R10
-	XORL R8, R8
+	MOVQ 40(R12), R8
 	SYSCALL
-	MOVQ AX, 56(R12)
-	CMPQ AX, 40(R12)
-	JLT broken
+	MOVQ AX, 64(R12)
+	MOVQ 80(R12), BX
+	MOVQ AX, (BX)
 	CMPQ AX, 48(R12)
+	JLT broken
+	CMPQ AX, 56(R12)
 	JGT broken
-	ADDQ $72, R12
+	ADDQ $88, R12
 	JMP child
 broken:
-	MOVQ $1, 64(R12)
+	MOVQ $1, 72(R12)
 exit:
 	MOVL $127, DI
 	MOVL $231, AX // exit_group

@@ -30,20 +30,22 @@ child:
 	MOVD 16(R9), R1
 	MOVD 24(R9), R2
 	MOVD 32(R9), R3
-	MOVD ZR, R4
+	MOVD 40(R9), R4
 	SVC
-	MOVD R0, 56(R9)
-	MOVD 40(R9), R10
-	CMP R10, R0
-	BLT broken
+	MOVD R0, 64(R9)
+	MOVD 80(R9), R10
+	MOVD R0, (R10)
 	MOVD 48(R9), R10
 	CMP R10, R0
+	BLT broken
+	MOVD 56(R9), R10
+	CMP R10, R0
 	BGT broken
-	ADD $72, R9
+	ADD $88, R9
 	B child
 broken:
 	MOVD $1, R10
-	MOVD R10, 64(R9)
+	MOVD R10, 72(R9)
 exit:
 	MOVD $127, R0
 	MOVD $94, R8 // exit_group

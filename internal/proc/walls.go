@@ -6,6 +6,7 @@ import "os"
 // value is none. All but Wrapper need CanConfine.
 type Walls struct {
 	Ruleset      *os.File // of Landlock; kept open by the caller until the child has started
+	Covers       []string // paths over which nothing is mounted, for the child alone: an empty folder, or an empty file
 	Unprivileged bool     // the child gives up what root may do beyond other users
 	Limits       Limits
 	Group        *Group // that the child begins in; closed by the caller after its end
@@ -19,7 +20,7 @@ type Walls struct {
 
 // direct reports whether they can only be had by a start of our own making.
 func (w Walls) direct() bool {
-	return w.Ruleset != nil || w.Unprivileged || w.Limits.kept() || w.Group != nil
+	return w.Ruleset != nil || w.Unprivileged || w.Limits.kept() || w.Group != nil || len(w.Covers) > 0
 }
 
 // Limits are what a child may take. 0 is as much as this process may. Those of

@@ -50,9 +50,13 @@ func (s *Sandbox) bubblewrap(z zones, temp string, tasks int, c Command) (proc.S
 	if tasks > 0 && ownUserNamespace() {
 		most = strconv.Itoa(tasks)
 	}
+	covers := []string{}
+	if !s.uncovered.Load() {
+		z, covers = covered(z)
+	}
 	args := slices.Concat(spaces(), mounts(z, temp), []string{"--chdir", c.Dir, "--", "/bin/sh", "-c", inside, most, c.Path}, c.Args)
 	spec := Command{Path: bwrap, Args: args, Dir: c.Dir, Env: c.Env}.Spec()
-	spec.Walls.Ruleset, spec.Walls.Wrapper = scope, true
+	spec.Walls.Ruleset, spec.Walls.Covers, spec.Walls.Wrapper = scope, covers, true
 	return spec, nil
 }
 
@@ -94,6 +98,29 @@ func (s *Sandbox) findBubblewrap() (string, error) {
 		return "", errors.New("bwrap is not installed (on Debian: the package bubblewrap)")
 	}
 	return path, nil
+}
+
+// covered takes out the hidden zones that have nothing visible in them, which
+// the child covers by itself, before bubblewrap begins: what that mounts takes
+// their mounts along.
+func covered(z zones) (rest zones, covers []string) {
+	places := map[string]bool{}
+	for _, path := range append(temporary(), "/run") {
+		if at, err := real(path); err == nil {
+			places[at] = true
+		}
+	}
+	for i, one := range z {
+		// What lies in a place follows it at once.
+		last := i+1 == len(z) || !within(z[i+1].path, one.path)
+		info, err := os.Lstat(one.path)
+		if one.access != hidden || places[one.path] || !last || err != nil || !info.IsDir() && !info.Mode().IsRegular() {
+			rest = append(rest, one)
+			continue
+		}
+		covers = append(covers, one.path)
+	}
+	return rest, covers
 }
 
 // mounts turns zones into what lies over the file system. A place that is

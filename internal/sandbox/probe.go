@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"pulseloop/internal/proc"
@@ -45,10 +46,13 @@ func (s *Sandbox) Probe(ctx context.Context) (Report, error) {
 	r := Report{Best: None, Why: map[Level]string{}, Gaps: map[Level]string{}}
 	for _, l := range []Level{Landlock, Bubblewrap} {
 		err := s.try(ctx, l)
-		if err != nil && l == Bubblewrap && s.second.CompareAndSwap(false, true) {
-			// Where it is installed with privileges it must not be kept from them.
-			if s.try(ctx, l) == nil {
-				err = nil
+		if l == Bubblewrap {
+			// Where only bubblewrap may make name spaces it has to make all mounts,
+			// and where it is installed with privileges it must not be kept from them.
+			for _, less := range []*atomic.Bool{&s.uncovered, &s.second} {
+				if err != nil && less.CompareAndSwap(false, true) && s.try(ctx, l) == nil {
+					err = nil
+				}
 			}
 		}
 		if ctx.Err() != nil {

@@ -43,7 +43,8 @@ type Sandbox struct {
 	mu    sync.Mutex // held while the levels are tried
 	found *Report
 
-	second atomic.Bool // bubblewrap works with a second start only
+	second    atomic.Bool // bubblewrap works with a second start only
+	uncovered atomic.Bool // bubblewrap works if it makes all mounts itself
 
 	groupMu sync.Mutex
 	asked   bool         // whether there are cgroups
