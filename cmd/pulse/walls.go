@@ -87,17 +87,34 @@ func (w walls) policy(level sandbox.Level, repo string, projects []pulse.Project
 	return p
 }
 
-// tryOut finds out what works before the first agent waits for it.
+// tryOut finds out what works before the first agent waits for it. A level
+// that cannot be had ends nothing: its agents will not run, others may.
 func (w walls) tryOut(ctx context.Context, log *slog.Logger) error {
-	level, err := resolveSandbox(ctx, w.box, w.cfg.Sandbox)
-	switch {
-	case ctx.Err() != nil:
-	case err != nil:
-		log.Error("no agent can run", "err", err)
-	case level == sandbox.None:
-		log.Warn("agents run without a sandbox: `pulse doctor` says why")
-	default:
-		log.Info("agents run in a sandbox", "sandbox", string(level))
+	levels := map[string][]string{w.cfg.Sandbox: nil}
+	for _, name := range slices.Sorted(maps.Keys(w.cfg.Projects)) {
+		if s := w.cfg.Projects[name].Sandbox; s != "" && s != w.cfg.Sandbox {
+			levels[s] = append(levels[s], name)
+		}
+	}
+	for _, configured := range slices.Sorted(maps.Keys(levels)) {
+		log := log
+		if names := levels[configured]; len(names) > 0 {
+			log = log.With("projects", strings.Join(names, ", "))
+		}
+		level, err := resolveSandbox(ctx, w.box, configured)
+		var e *pulse.Error
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.As(err, &e):
+			log.Error("no agent can run", "err", e.Message, "fix", e.Hint)
+		case err != nil:
+			log.Error("no agent can run", "err", err)
+		case level == sandbox.None:
+			log.Warn("agents run without a sandbox: `pulse doctor` says why")
+		default:
+			log.Info("agents run in a sandbox", "sandbox", string(level))
+		}
 	}
 	return nil
 }

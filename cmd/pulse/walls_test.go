@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -31,6 +33,21 @@ func TestSandboxFindings(t *testing.T) {
 		f := sandboxFinding(t.Context(), cfg, noWalls(), works, configured, "agents")
 		if f.State != want.state || !strings.Contains(f.Detail, want.detail) || f.Fix == "" {
 			t.Errorf("%s: %+v", configured, f)
+		}
+	}
+}
+
+// At the start it is said which agents cannot run, why, and what to do.
+func TestSandboxesAreTriedAtTheStart(t *testing.T) {
+	var said bytes.Buffer
+	w := walls{cfg: configs.Config{Sandbox: "none", Projects: map[string]configs.Project{"strict": {Sandbox: "bubblewrap"}, "same": {}}},
+		box: sandbox.New(sandbox.Config{Self: []string{"/bin/false"}, SecondStart: true, Bubblewrap: "/no/such/bwrap"})}
+	if err := w.tryOut(t.Context(), slog.New(slog.NewTextHandler(&said, nil))); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"run without a sandbox", "projects=strict", "bwrap is not installed", "the package bubblewrap", "fix="} {
+		if !strings.Contains(said.String(), want) {
+			t.Errorf("%q is not in %s", want, said.String())
 		}
 	}
 }
