@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -39,6 +40,7 @@ type ratio struct {
 	toName string  // its metric, if it has another name
 	goal   float64 // 0: none is set, the ratio is only shown
 	least  bool    // the goal is a lower bound
+	never  bool    // the goal is that it does not happen, in any round
 }
 
 type contest struct {
@@ -63,6 +65,7 @@ type outcome struct {
 	Ratios  []verdict                     `json:"ratios"`
 	LeftOut map[string]string             `json:"left_out,omitempty"`
 	order   []string
+	failed  bool // a contender of the product, or a bare one, could not be measured
 }
 
 type verdict struct {
@@ -70,10 +73,12 @@ type verdict struct {
 	Value float64 `json:"value"`
 	Goal  float64 `json:"goal"`
 	Least bool    `json:"least"`
+	Never bool    `json:"never,omitempty"`
 	Holds bool    `json:"holds"`
 }
 
-// run goes round the contenders. Each round begins with another one.
+// run goes round the contenders. Each round begins with another one. One that
+// fails is left out from then on, with all that it gave, and said.
 func (c contest) run(ctx context.Context, b *bench) (outcome, error) {
 	out := outcome{ID: c.id, Title: c.title, At: time.Now().UTC(), Medians: map[string]map[string]float64{},
 		Samples: map[string][]sample{}, LeftOut: map[string]string{}, Metric: c.metric}
@@ -94,9 +99,20 @@ func (c contest) run(ctx context.Context, b *bench) (outcome, error) {
 		out.Load = append(out.Load, load())
 		for i := range in {
 			k := in[(i+round)%len(in)]
+			if out.LeftOut[k.name] != "" {
+				continue
+			}
 			s, err := b.measure(ctx, k)
+			if ctx.Err() != nil {
+				return out, ctx.Err()
+			}
 			if err != nil {
-				return out, fmt.Errorf("%s, %s: %w", c.id, k.name, err)
+				b.logf("%s, %s: %v", c.id, k.name, err)
+				out.LeftOut[k.name] = fmt.Sprintf("failed in round %d: %s", round+1, brief(err))
+				out.failed = out.failed || k.argv[0] == "self"
+				delete(out.Samples, k.name)
+				out.order = slices.DeleteFunc(out.order, func(name string) bool { return name == k.name })
+				continue
 			}
 			b.logf("%s %d/%d %-28s %s", c.id, round+1, out.Rounds, k.name, s.text(c.metric))
 			out.Samples[k.name] = append(out.Samples[k.name], s)
@@ -104,6 +120,12 @@ func (c contest) run(ctx context.Context, b *bench) (outcome, error) {
 	}
 	out.sum(c)
 	return out, nil
+}
+
+// brief is the beginning of an error that quotes what a program printed.
+func brief(err error) string {
+	text := strings.Join(strings.Fields(err.Error()), " ")
+	return text[:min(len(text), 160)]
 }
 
 func (k contender) missing() string {
@@ -130,32 +152,46 @@ func (o *outcome) sum(c contest) {
 		}
 	}
 	for _, r := range c.ratios {
-		of, to := o.Samples[r.of], o.Samples[r.to]
-		if len(of) == 0 || (r.to != "" && len(to) == 0) {
-			continue
+		if v, ok := o.verdict(r); ok {
+			o.Ratios = append(o.Ratios, v)
 		}
-		metric := r.toName
-		if metric == "" {
-			metric = r.metric
-		}
-		var all []float64
-		for i := range of {
-			v := of[i][r.metric]
-			if r.to != "" {
-				v /= to[i][metric]
-			}
-			all = append(all, v)
-		}
-		v := median(all)
-		o.Ratios = append(o.Ratios, verdict{What: r.what, Value: v, Goal: r.goal, Least: r.least, Holds: (r.least && v >= r.goal) || (!r.least && v <= r.goal)})
 	}
+}
+
+func (o *outcome) verdict(r ratio) (verdict, bool) {
+	of, to := o.Samples[r.of], o.Samples[r.to]
+	if len(of) == 0 || (r.to != "" && len(to) == 0) {
+		return verdict{}, false
+	}
+	metric := r.toName
+	if metric == "" {
+		metric = r.metric
+	}
+	var all []float64
+	for i := range of {
+		v := of[i][r.metric]
+		if r.to != "" {
+			v /= to[i][metric]
+		}
+		all = append(all, v)
+	}
+	v := median(all)
+	if r.never {
+		v = slices.Max(all)
+	}
+	holds := v <= r.goal
+	if r.least {
+		holds = v >= r.goal
+	}
+	return verdict{What: r.what, Value: v, Goal: r.goal, Least: r.least, Never: r.never, Holds: holds}, true
 }
 
 // measure runs the contender's process once, on a place of its own.
 func (b *bench) measure(ctx context.Context, k contender) (sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
-	env := append(os.Environ(), "BENCH_BIN="+b.bin, "BENCH_ROOT="+b.root)
+	// A fake that compares every call with a description would be measured too.
+	env := append(os.Environ(), "BENCH_BIN="+b.bin, "BENCH_ROOT="+b.root, "BENCH_URL=", "BENCH_DIR=", "PULSE_SPECS_DIR=")
 	switch k.on {
 	case postgres:
 		url, drop, err := b.newDatabase(ctx)
@@ -177,6 +213,8 @@ func (b *bench) measure(ctx context.Context, k contender) (sample, error) {
 		argv = append([]string{b.self, "run"}, argv[1:]...)
 	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // so that it ends what it started
+	cmd.WaitDelay = 10 * time.Second
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr, cmd.Env = &stdout, &stderr, env
 	if err := cmd.Run(); err != nil {

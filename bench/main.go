@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -29,7 +30,9 @@ func main() {
 
 func start(ctx context.Context, args []string) error {
 	if len(args) > 1 && args[0] == "run" {
-		program, ok := programs()[args[1]]
+		all := programs()
+		maps.Copy(all, wholePrograms())
+		program, ok := all[args[1]]
 		if !ok {
 			return fmt.Errorf("there is no program %q", args[1])
 		}
@@ -101,24 +104,45 @@ func compare(ctx context.Context, args []string) error {
 		return fmt.Errorf("find the source: %w", err)
 	}
 	fmt.Println(machine())
-	for _, c := range b.contests() {
-		if *only != "" && !slices.Contains(strings.Split(*only, ","), c.id) {
+	return b.all(ctx, strings.FieldsFunc(*only, func(r rune) bool { return r == ',' }), *file)
+}
+
+// all runs the contests and says at the end which figures are missing. What
+// could not be had of a peer is no failure; what failed of ours is.
+func (b *bench) all(ctx context.Context, only []string, file string) error {
+	var missing, failed []string
+	for _, c := range append(b.contests(), b.wholes()...) {
+		if len(only) > 0 && !slices.Contains(only, c.id) {
 			continue
 		}
 		if b.admin == "" && slices.ContainsFunc(c.contenders, func(k contender) bool { return k.on == postgres }) {
-			fmt.Printf("\n%s left out: no PostgreSQL in PULSE_TEST_DATABASE_URL\n", c.id)
+			missing = append(missing, c.id+": no PostgreSQL in PULSE_TEST_DATABASE_URL")
 			continue
 		}
+		begin := time.Now()
 		out, err := c.run(ctx, b)
 		if err != nil {
 			return err
 		}
 		out.table(os.Stdout)
-		if *file != "" {
-			if err := save(*file, out); err != nil {
+		fmt.Printf("  (took %s)\n", time.Since(begin).Round(time.Second))
+		for _, name := range slices.Sorted(maps.Keys(out.LeftOut)) {
+			missing = append(missing, fmt.Sprintf("%s, %s: %s", c.id, name, out.LeftOut[name]))
+		}
+		if out.failed {
+			failed = append(failed, c.id)
+		}
+		if file != "" && len(out.Samples) > 0 {
+			if err := save(file, out); err != nil {
 				return err
 			}
 		}
+	}
+	if len(missing) > 0 {
+		fmt.Printf("\nNot measured:\n  %s\n", strings.Join(missing, "\n  "))
+	}
+	if len(failed) > 0 {
+		return fmt.Errorf("a part failed of %s", strings.Join(failed, ", "))
 	}
 	return nil
 }

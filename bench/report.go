@@ -65,6 +65,8 @@ func short(v float64) string {
 		return strconv.FormatFloat(v, 'f', 0, 64)
 	case a >= 10:
 		return strconv.FormatFloat(v, 'f', 1, 64)
+	case v == math.Trunc(v):
+		return strconv.FormatFloat(v, 'f', 0, 64)
 	default:
 		return strconv.FormatFloat(v, 'f', 3, 64)
 	}
@@ -85,6 +87,10 @@ func (o outcome) table(w io.Writer) {
 		}
 		if !r.Holds {
 			holds = "FALLS SHORT"
+		}
+		if r.Never {
+			fmt.Fprintf(w, "  = %-60s %s at most in a round (none in any) %s\n", r.What, short(r.Value), holds)
+			continue
 		}
 		if r.Goal == 0 {
 			fmt.Fprintf(w, "  = %-60s %s\n", r.What, short(r.Value))
@@ -107,6 +113,9 @@ func render(w io.Writer, file string) error {
 		for _, name := range slices.Sorted(maps.Keys(o.Medians)) {
 			fmt.Fprintf(w, "| %s | %s |\n", name, sample(o.Medians[name]).text(o.Metric))
 		}
+		for _, name := range slices.Sorted(maps.Keys(o.LeftOut)) {
+			fmt.Fprintf(w, "| %s | left out: %s |\n", name, o.LeftOut[name])
+		}
 		fmt.Fprint(w, "\n| ratio, or figure with a bound | measured | goal | |\n|---|---|---|---|\n")
 		for _, r := range o.Ratios {
 			bound, holds := "≤", "holds"
@@ -115,6 +124,10 @@ func render(w io.Writer, file string) error {
 			}
 			if !r.Holds {
 				holds = "**falls short**"
+			}
+			if r.Never {
+				fmt.Fprintf(w, "| %s, worst round | %s | none in any | %s |\n", r.What, short(r.Value), holds)
+				continue
 			}
 			if r.Goal == 0 {
 				fmt.Fprintf(w, "| %s | %s | none set | |\n", r.What, short(r.Value))

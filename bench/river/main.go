@@ -1,4 +1,4 @@
-// Command river measures River on PostgreSQL: drain N, latency N [tuned], idle. BENCH_URL names an empty database.
+// Command river measures River on PostgreSQL: drain N, latency N [tuned], outage, idle. BENCH_URL names an empty database.
 package main
 
 import (
@@ -78,6 +78,8 @@ func run(ctx context.Context, argv []string) error {
 		out, err = drain(ctx, pool, n)
 	case "latency":
 		out, err = latency(ctx, pool, n, argv[2] == "tuned")
+	case "outage":
+		out, err = outlive(ctx, pool)
 	case "idle":
 		out, err = idle(ctx, pool)
 	default:
