@@ -191,10 +191,7 @@ func (a *app) wireDaemon() error {
 	if err != nil {
 		return err
 	}
-	if err := a.clearAfterTheDead(); err != nil {
-		return err
-	}
-	a.runs["tidy"] = a.tidier(trees).Run
+	a.tidies(trees)
 	id, err := daemonID(a.cfg)
 	if err != nil {
 		return err

@@ -1,15 +1,15 @@
-package main
+package tidy_test
 
 import (
 	"context"
-	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"pulseloop/agent/tidy"
 	"pulseloop/agent/worktree"
-	"pulseloop/configs"
 	"pulseloop/internal/scratch"
 	"pulseloop/pulse"
 )
@@ -18,6 +18,7 @@ import (
 type book struct {
 	sessions map[string]pulse.Session
 	reported map[string]int
+	projects []pulse.Project
 }
 
 func (b *book) Session(_ context.Context, id pulse.SessionID) (pulse.Session, error) {
@@ -42,6 +43,7 @@ func (b *book) Reconcile(_ context.Context, id pulse.SessionID, from, to string,
 type yard struct {
 	t     *testing.T
 	repo  string
+	data  string
 	trees *worktree.Trees
 	book  *book
 }
@@ -49,14 +51,19 @@ type yard struct {
 func newYard(t *testing.T) *yard {
 	t.Helper()
 	repo := filepath.Join(t.TempDir(), "repo")
-	if err := sampleProject(t.Context(), repo); err != nil {
-		t.Fatal(err)
+	for _, args := range [][]string{{"init", "-q", "-b", "main", repo}, {"-C", repo, "-c", "user.name=ann", "-c", "user.email=ann@localhost", "commit", "-q", "--allow-empty", "-m", "first"}} {
+		cmd := exec.Command("git", args...)
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1"}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %q: %v\n%s", args, err, out)
+		}
 	}
-	trees, err := worktree.New(worktree.Config{Dir: t.TempDir()})
+	data := t.TempDir()
+	trees, err := worktree.New(worktree.Config{Dir: data})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &yard{t: t, repo: repo, trees: trees, book: &book{sessions: map[string]pulse.Session{}, reported: map[string]int{}}}
+	return &yard{t: t, repo: repo, data: data, trees: trees, book: &book{sessions: map[string]pulse.Session{}, reported: map[string]int{}}}
 }
 
 // tree makes a session's tree with one saved commit, and gives its path and the commit.
@@ -81,8 +88,8 @@ func (y *yard) tree(key string, status pulse.SessionStatus, ended time.Duration)
 	return tree.Path, cp.Commit
 }
 
-func (y *yard) tidier(keep time.Duration) *tidier {
-	return &tidier{trees: y.trees, store: y.book, log: slog.New(slog.DiscardHandler), keep: keep, still: time.Minute, tried: map[string]time.Time{}}
+func (y *yard) tidier(keep time.Duration) *tidy.Tidier {
+	return tidy.New(tidy.Config{Trees: y.trees, Store: y.book, Keep: keep, Still: time.Minute})
 }
 
 func TestTreesGoWhenTheirSessionsAreLongOver(t *testing.T) {
@@ -98,7 +105,7 @@ func TestTreesGoWhenTheirSessionsAreLongOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, keep := range []time.Duration{0, 24 * time.Hour} {
-		if err := y.tidier(keep).runOnce(t.Context()); err != nil {
+		if err := y.tidier(keep).RunOnce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		for path, stays := range map[string]bool{old: keep == 0, failed: keep == 0, fresh: true, blocked: true, dirty: true, strange: true} {
@@ -124,9 +131,9 @@ func TestCommitsOfAKilledAttemptAreCounted(t *testing.T) {
 		s.HeadCommit = ""
 		y.book.sessions[key] = s
 	}
-	tidy := y.tidier(0)
+	tidier := y.tidier(0)
 	for range 2 {
-		if err := tidy.runOnce(t.Context()); err != nil {
+		if err := tidier.RunOnce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -145,36 +152,31 @@ func TestCommitsOfAKilledAttemptAreCounted(t *testing.T) {
 }
 
 func TestALiveDaemonsRunsAreLeftAlone(t *testing.T) {
-	cfg := configs.Config{DataDir: t.TempDir()}
-	run := filepath.Join(runDir(cfg), "task")
+	data := t.TempDir()
+	run := filepath.Join(tidy.RunDir(data), "task")
 	if err := os.MkdirAll(run, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	release, alone, err := scratch.Hold(runLock(cfg))
+	release, alone, err := scratch.Hold(filepath.Join(data, "run.lock"))
 	if err != nil || !alone {
 		t.Fatal(alone, err)
 	}
-	second := &app{cfg: cfg, log: slog.New(slog.DiscardHandler)}
-	if err := second.clearAfterTheDead(); err != nil {
-		t.Fatal(err)
+	clear := func(left bool) {
+		t.Helper()
+		done, err := tidy.ClearRuns(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(run); (err == nil) != left {
+			t.Errorf("the files of the run are there: %v, want %v", err == nil, left)
+		}
+		if err := done(); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if _, err := os.Stat(run); err != nil {
-		t.Errorf("the files of a live daemon's run are gone: %v", err)
-	}
-	if err := second.Close(); err != nil {
-		t.Fatal(err)
-	}
+	clear(true)
 	if err := release(); err != nil {
 		t.Fatal(err)
 	}
-	third := &app{cfg: cfg, log: slog.New(slog.DiscardHandler)}
-	if err := third.clearAfterTheDead(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(run); !os.IsNotExist(err) {
-		t.Errorf("the files of a dead daemon's run are there: %v", err)
-	}
-	if err := third.Close(); err != nil {
-		t.Fatal(err)
-	}
+	clear(false)
 }
