@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"pulseloop/internal/proc"
 	"pulseloop/pulse"
 )
@@ -75,11 +73,10 @@ func beyond(used proc.Usage, limits proc.Limits, tree string) string {
 	if why := used.Beyond(limits); why != "" {
 		return why
 	}
-	var fs unix.Statfs_t
-	if used.Written < lowDisk || unix.Statfs(tree, &fs) != nil {
+	if used.Written < lowDisk {
 		return ""
 	}
-	if free := fs.Bavail * uint64(fs.Bsize); free < lowDisk {
+	if free, err := proc.FreeDisk(tree); err == nil && free < lowDisk {
 		return fmt.Sprintf("the disk is full but for %d MiB, and it has written %d MiB", free>>20, used.Written>>20)
 	}
 	return ""

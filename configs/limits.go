@@ -2,6 +2,7 @@ package configs
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -21,6 +22,21 @@ type Limits struct {
 // they are for what has gone wrong.
 func defaultLimits() Limits {
 	return Limits{Memory: "75%", Processes: 4096, Written: "100GiB", FileSize: "20GiB", OpenFiles: 65536}
+}
+
+// Amounts are the sizes of Limits in bytes.
+type Amounts struct{ Memory, Written, FileSize uint64 }
+
+// Amounts gives them for a machine with that much memory.
+func (l Limits) Amounts(memory uint64) (a Amounts, err error) {
+	var errs [3]error
+	a.Memory, errs[0] = l.Memory.Bytes(memory)
+	a.Written, errs[1] = l.Written.Bytes(0)
+	a.FileSize, errs[2] = l.FileSize.Bytes(0)
+	if err = errors.Join(errs[:]...); err != nil {
+		err = fmt.Errorf("read the limits of agents: %w", err)
+	}
+	return a, err
 }
 
 // Size is an amount of bytes as people write it: 512MiB, 20GiB, 75%. Empty is

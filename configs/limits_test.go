@@ -20,6 +20,16 @@ func TestSize(t *testing.T) {
 	}
 }
 
+func TestAmounts(t *testing.T) {
+	a, err := configs.Defaults("/home/ann").Limits.Amounts(8 << 30)
+	if want := (configs.Amounts{Memory: 6 << 30, Written: 100 << 30, FileSize: 20 << 30}); a != want || err != nil {
+		t.Errorf("%+v %v", a, err)
+	}
+	if _, err := (configs.Limits{Memory: "1GiB", Written: "much"}).Amounts(0); err == nil {
+		t.Error("what is no size")
+	}
+}
+
 func TestLimits(t *testing.T) {
 	c := configs.Defaults("/home/ann")
 	if err := c.Validate(); err != nil {

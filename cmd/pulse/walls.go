@@ -58,14 +58,8 @@ func (w walls) confine(ctx context.Context, t pulse.Task) (sandbox.Policy, error
 
 // limitsOf gives what an agent may take on this machine.
 func limitsOf(c configs.Limits) (proc.Limits, error) {
-	all := proc.MachineMemory()
-	memory, err1 := c.Memory.Bytes(all)
-	written, err2 := c.Written.Bytes(0)
-	file, err3 := c.FileSize.Bytes(0)
-	if err := errors.Join(err1, err2, err3); err != nil {
-		return proc.Limits{}, fmt.Errorf("read the limits of agents: %w", err)
-	}
-	return proc.Limits{Memory: memory, Written: written, FileSize: file, Tasks: c.Processes, OpenFiles: uint64(max(0, c.OpenFiles)), NoCore: true}, nil
+	a, err := c.Amounts(proc.MachineMemory())
+	return proc.Limits{Memory: a.Memory, Written: a.Written, FileSize: a.FileSize, Tasks: c.Processes, OpenFiles: uint64(max(0, c.OpenFiles)), NoCore: true}, err
 }
 
 // policy hides what is none of the business of an agent that works on repo.
@@ -76,7 +70,7 @@ func (w walls) policy(level sandbox.Level, repo string, projects []pulse.Project
 	}
 	home, err := os.UserHomeDir()
 	if err == nil {
-		p.Hidden = append(p.Hidden, private(home)...)
+		p.Hidden = append(p.Hidden, sandbox.Private(home)...)
 	}
 	for _, other := range projects {
 		// One that is the whole home, as some people keep it, is too much to hide.
@@ -90,17 +84,9 @@ func (w walls) policy(level sandbox.Level, repo string, projects []pulse.Project
 // tryOut finds out what works before the first agent waits for it. A level
 // that cannot be had ends nothing: its agents will not run, others may.
 func (w walls) tryOut(ctx context.Context, log *slog.Logger) error {
-	levels := map[string][]string{w.cfg.Sandbox: nil}
-	for _, name := range slices.Sorted(maps.Keys(w.cfg.Projects)) {
-		if s := w.cfg.Projects[name].Sandbox; s != "" && s != w.cfg.Sandbox {
-			levels[s] = append(levels[s], name)
-		}
-	}
+	levels := configuredLevels(w.cfg)
 	for _, configured := range slices.Sorted(maps.Keys(levels)) {
-		log := log
-		if names := levels[configured]; len(names) > 0 {
-			log = log.With("projects", strings.Join(names, ", "))
-		}
+		log := log.With("who", who(levels[configured]))
 		level, err := resolveSandbox(ctx, w.box, configured)
 		var e *pulse.Error
 		switch {
@@ -108,8 +94,6 @@ func (w walls) tryOut(ctx context.Context, log *slog.Logger) error {
 			return nil
 		case errors.As(err, &e):
 			log.Error("no agent can run", "err", e.Message, "fix", e.Hint)
-		case err != nil:
-			log.Error("no agent can run", "err", err)
 		case level == sandbox.None:
 			log.Warn("agents run without a sandbox: `pulse doctor` says why")
 		default:
@@ -117,6 +101,24 @@ func (w walls) tryOut(ctx context.Context, log *slog.Logger) error {
 		}
 	}
 	return nil
+}
+
+// configuredLevels are the levels with the projects that want them by name.
+func configuredLevels(c configs.Config) map[string][]string {
+	levels := map[string][]string{c.Sandbox: nil}
+	for _, name := range slices.Sorted(maps.Keys(c.Projects)) {
+		if s := c.Projects[name].Sandbox; s != "" && s != c.Sandbox {
+			levels[s] = append(levels[s], name)
+		}
+	}
+	return levels
+}
+
+func who(projects []string) string {
+	if len(projects) == 0 {
+		return "agents"
+	}
+	return "agents of " + strings.Join(projects, ", ")
 }
 
 // sandboxOf is the configured level of a project.
@@ -152,23 +154,6 @@ func (w walls) programs() []string {
 	return out
 }
 
-// private are the places of a home with keys to other doors: logins of other
-// programs, what somebody typed, and the CLIs' memory of other work.
-func private(home string) []string {
-	var out []string
-	for _, name := range []string{
-		".ssh", ".gnupg", ".password-store", ".netrc", ".git-credentials", ".pgpass", ".my.cnf", ".vault-token", ".Xauthority",
-		".aws", ".azure", ".kube", ".docker", ".terraform.d", ".config/gcloud", ".config/gh", ".config/glab-cli", ".config/hub",
-		".config/git/credentials", ".config/op", ".config/pulse", ".local/share/keyrings", ".local/share/pulse",
-		".mozilla", ".thunderbird", ".config/google-chrome", ".config/chromium", ".config/BraveSoftware",
-		".bash_history", ".zsh_history", ".psql_history", ".python_history", ".node_repl_history",
-		".claude", ".claude.json", ".codex", ".gemini", ".cursor", ".config/opencode", ".local/share/opencode",
-	} {
-		out = append(out, filepath.Join(home, filepath.FromSlash(name)))
-	}
-	return out
-}
-
 // contains reports whether path is dir or lies below it.
 func contains(dir, path string) bool {
 	rel, err := filepath.Rel(dir, path)
@@ -182,15 +167,10 @@ func checkSandbox(ctx context.Context, cfg configs.Config) []finding {
 	if err != nil {
 		return []finding{warn("unknown: "+err.Error(), "run `pulse doctor` again")}
 	}
-	levels := map[string][]string{cfg.Sandbox: {"agents"}}
-	for _, name := range slices.Sorted(maps.Keys(cfg.Projects)) {
-		if s := cfg.Projects[name].Sandbox; s != "" && s != cfg.Sandbox {
-			levels[s] = append(levels[s], "agents of "+name)
-		}
-	}
+	levels := configuredLevels(cfg)
 	var out []finding
 	for _, configured := range slices.Sorted(maps.Keys(levels)) {
-		out = append(out, sandboxFinding(ctx, cfg, box, report, configured, strings.Join(levels[configured], ", ")))
+		out = append(out, sandboxFinding(ctx, cfg, box, report, configured, who(levels[configured])))
 	}
 	return out
 }

@@ -45,7 +45,7 @@ func TestSandboxesAreTriedAtTheStart(t *testing.T) {
 	if err := w.tryOut(t.Context(), slog.New(slog.NewTextHandler(&said, nil))); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"run without a sandbox", "projects=strict", "bwrap is not installed", "the package bubblewrap", "fix="} {
+	for _, want := range []string{"run without a sandbox", `who="agents of strict"`, "bwrap is not installed", "the package bubblewrap", "fix="} {
 		if !strings.Contains(said.String(), want) {
 			t.Errorf("%q is not in %s", want, said.String())
 		}

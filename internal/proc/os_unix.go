@@ -46,3 +46,10 @@ func exitOf(state *os.ProcessState, waitErr error, stderr string) Exit {
 	}
 	return e
 }
+
+// FreeDisk is how many bytes may still be written where dir lies.
+func FreeDisk(dir string) (uint64, error) {
+	var fs unix.Statfs_t
+	err := unix.Statfs(dir, &fs)
+	return fs.Bavail * uint64(fs.Bsize), err
+}
