@@ -8,6 +8,10 @@
 // child has to end, never interprets output, and never inherits environment:
 // what a child sees is what its Spec says.
 //
+// Where a child has walls or limits it is forked here and not by os/exec, so
+// that they hold from its first instruction on. What they are is the
+// caller's to say.
+//
 // All functions and methods may be called from several goroutines at once; two
 // readers of one Stdout each get part of it. The bookkeeping is process-wide,
 // because process ids and the duty to reap are.

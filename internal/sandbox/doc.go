@@ -4,8 +4,8 @@
 // it starts is held by the same walls, whatever session or group it moves to.
 //
 // It owns two kinds of walls. Landlock is a promise that the command makes to
-// the kernel before it begins, through a second start of our own program (see
-// Main). Bubblewrap gives it a file system, a /tmp and a process table of its
+// the kernel before it begins, where proc can have it made, and through a
+// second start of our own program elsewhere (see Main). Bubblewrap gives it a file system, a /tmp and a process table of its
 // own. The package never decides which level is wanted, never falls back to a
 // weaker one, never starts the command itself and never restricts the network.
 //
