@@ -42,7 +42,8 @@ func isThere(path string) bool {
 func TestCleanTakesWhatNobodyNeedsAndNoWork(t *testing.T) {
 	t.Parallel()
 	repo := e2etest.Repo(t)
-	p := e2etest.Start(t, e2etest.Options{Projects: one(repo), Env: []string{"PULSE_DAEMON_LEASE=2s"}, Script: `
+	tmp := t.TempDir()
+	p := e2etest.Start(t, e2etest.Options{Projects: one(repo), Env: []string{"PULSE_DAEMON_LEASE=2s", "TMPDIR=" + tmp}, Script: `
 sessions:
   ask: {iterations: [[{write: {path: half.txt, content: half}}, {say: "Which one?"}, {signal: BLOCKED}]]}
   leave: {iterations: [[{write: {path: unsaved.txt, content: precious}}, {run: '` + e2etest.Hold("work") + `'}, {say: x}, {signal: COMPLETE}]]}
@@ -119,8 +120,14 @@ iterations:
 		t.Error("the files of a dead run are there, or what is needed is not")
 	}
 	place(t, filepath.Join(run, "home", "auth.json"), "{}", 0o600)
+	temp := filepath.Join(tmp, "pulse-123")
+	place(t, filepath.Join(temp, "socket"), "x", 0o600)
+	place(t, temp+".lock", "scratch directory of pulse\n", 0o600)
+	if l := cleaned(t, p, "--dry-run")[temp]; !l.Removed || l.Kind != "temp" || !isThere(temp) {
+		t.Errorf("what a killed program left: %+v", l)
+	}
 	p.Up()
-	if isThere(run) {
-		t.Error("a start leaves the files of a dead run")
+	if isThere(run) || isThere(temp) || isThere(temp+".lock") {
+		t.Error("a start leaves what a dead one left")
 	}
 }

@@ -110,7 +110,32 @@ func (c *cleaner) park(ctx context.Context, key string) (string, error) {
 	if c.cfg.Known == nil {
 		return "there is no database that knows its session", nil
 	}
+	if reason, err := c.onRecord(ctx, key); err != nil || reason != "" {
+		return reason, err
+	}
 	return c.cfg.Trees.Park(ctx, key, c.cfg.Dry, stillOver(c.cfg.Known, key, c.cfg.Still))
+}
+
+// onRecord sees to it that what was saved is counted before its tree goes:
+// afterwards nobody would look.
+func (c *cleaner) onRecord(ctx context.Context, key string) (string, error) {
+	s, err := c.cfg.Known.Session(ctx, pulse.SessionID(key))
+	if err != nil || !overFor(s, c.cfg.Still) {
+		return "", nil // Park says why it stays
+	}
+	cp, err := c.cfg.Trees.Unreported(ctx, key, s.HeadCommit)
+	if err != nil || cp.Commits == 0 {
+		return "", err
+	}
+	to, ok := c.cfg.Known.(Ledger)
+	switch {
+	case !ok:
+		return "the last commits in it are not on record yet; the daemon sees to that within minutes", nil
+	case c.cfg.Dry:
+		return "", nil
+	}
+	_, err = to.Reconcile(ctx, s.ID, s.HeadCommit, cp.Commit, cp.Commits)
+	return "", err
 }
 
 // runs are what killed daemons left of their tasks.

@@ -98,3 +98,26 @@ func TestNothingIsTakenOnSuspicion(t *testing.T) {
 		t.Errorf("a tree of another database: %+v", found[tree])
 	}
 }
+
+// deaf knows sessions and takes no commits, as the API does.
+type deaf struct{ b *book }
+
+func (d deaf) Session(ctx context.Context, id pulse.SessionID) (pulse.Session, error) {
+	return d.b.Session(ctx, id)
+}
+func (d deaf) Projects(ctx context.Context) ([]pulse.Project, error) { return d.b.Projects(ctx) }
+
+// TestCommitsAreCountedBeforeTheirTreeGoes: who cannot count them leaves the tree to the daemon.
+func TestCommitsAreCountedBeforeTheirTreeGoes(t *testing.T) {
+	y := newYard(t)
+	tree, head := y.tree("aborted", pulse.SessionAborted, time.Hour)
+	s := y.book.sessions["aborted"]
+	s.HeadCommit = ""
+	y.book.sessions["aborted"] = s
+	if l := y.clean(tidy.CleanConfig{Known: deaf{y.book}})[tree]; l.Removed || !strings.Contains(l.Why, "not on record yet") || !there(tree) {
+		t.Errorf("nobody counts: %+v", l)
+	}
+	if l := y.clean(tidy.CleanConfig{Known: y.book})[tree]; !l.Removed || there(tree) || y.book.reported["aborted"] != 1 || y.book.sessions["aborted"].HeadCommit != head {
+		t.Errorf("counted %v: %+v", y.book.reported, l)
+	}
+}
