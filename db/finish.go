@@ -133,7 +133,6 @@ func (s *Store) finishAlone(ctx context.Context, f finish) error {
 		if n == 0 {
 			return pulse.ErrFenced
 		}
-		w.wake(pulse.TopicTasks)
 		return nil
 	})
 	if errors.Is(err, pulse.ErrFenced) && s.finished(ctx, f.fence()) {
@@ -152,7 +151,6 @@ func (w *work) finishLite(ctx context.Context, f finish) (bool, error) {
 	if err != nil {
 		return false, none(err, nil)
 	}
-	w.wake(pulse.TopicTasks)
 	return true, w.stir(ctx, string(session))
 }
 
@@ -178,11 +176,9 @@ func (s *Store) finishAtOnce(ctx context.Context, f finish) bool {
 	if err != nil || n == 0 {
 		return false
 	}
-	topics := topicSet{pulse.TopicTasks: {}}
 	if n > 1 {
-		topics[pulse.TopicSessions] = struct{}{}
+		s.announce(topicSet{pulse.TopicSessions: {}})
 	}
-	s.announce(topics)
 	return true
 }
 
@@ -202,9 +198,7 @@ func (s *Store) finishTogether(ctx context.Context, all []finish) []bool {
 	}
 	var written map[pulse.Fence]bool
 	err = s.queueOne(ctx, "finish tasks", func(ctx context.Context, w *work) (err error) {
-		if written, err = w.finishAll(ctx, list); err == nil && len(written) > 0 {
-			w.wake(pulse.TopicTasks, pulse.TopicSessions)
-		}
+		written, err = w.finishAll(ctx, list)
 		return err
 	})
 	if err != nil {
@@ -227,7 +221,7 @@ func (w *work) finishAll(ctx context.Context, list string) (map[pulse.Fence]bool
 		" AND (t.session_id IS NULL OR t.session_id IN (SELECT id FROM free)) RETURNING t.id, t.claim_token, t.session_id),"+
 		" stirred AS (UPDATE pulse_sessions SET due_at = "+now+", updated_at = "+now+", version = version + 1"+
 		" WHERE id = ANY(ARRAY(SELECT session_id FROM done)))"+
-		" SELECT id, claim_token FROM done", list)
+		" SELECT id, claim_token, session_id IS NOT NULL FROM done", list)
 	if err != nil {
 		return nil, err
 	}
@@ -236,8 +230,12 @@ func (w *work) finishAll(ctx context.Context, list string) (map[pulse.Fence]bool
 	for found.Next() {
 		var id key
 		var token string
-		if err := found.Scan(&id, &token); err != nil {
+		var stirred bool
+		if err := found.Scan(&id, &token, &stirred); err != nil {
 			return nil, err
+		}
+		if stirred {
+			w.wake(pulse.TopicSessions)
 		}
 		written[finish{Task: string(id), Token: token}.fence()] = true
 	}
