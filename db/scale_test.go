@@ -46,7 +46,7 @@ var (
 
 // bounded are the scans that end with the list, go through what was found before, or through what is not over.
 var bounded = regexp.MustCompile(`^SCAN (CONSTANT ROW|(o|up|c|p|p\d+|due)$|operators |(f|turns_fts) VIRTUAL TABLE INDEX 0:M` +
-	`|\w+ USING (COVERING )?INDEX (pulse_sessions_(newest|news|due)|turns_latest|notifications_(due|sending|dead)|inbox_tasks_(queue|leases|dead)|gates_open|inbound_updates_pending))`)
+	`|\w+ USING (COVERING )?INDEX (pulse_sessions_(news|due)|turns_latest|notifications_(due|sending|dead)|inbox_tasks_(queue|leases|dead)|gates_open|inbound_updates_pending))`)
 
 // mostPassed is how many rows a question may read and not use.
 const mostPassed = 1000

@@ -2,7 +2,8 @@
 -- for removal without reading what is not.
 CREATE INDEX pulse_sessions_suffix ON pulse_sessions (substr(id, -8));
 CREATE INDEX pulse_sessions_ended ON pulse_sessions (ended_at, id) WHERE ended_at IS NOT NULL;
--- A list of sessions is merged from one piece a status, each in the order of the list.
+-- A list of sessions is merged from one piece a status, each in the order of the list. Every index costs each change of a session.
+DROP INDEX pulse_sessions_newest;
 CREATE INDEX pulse_sessions_state ON pulse_sessions (status, created_at DESC, id DESC);
 DROP INDEX pulse_sessions_project;
 CREATE INDEX pulse_sessions_project ON pulse_sessions (project_id, status, created_at DESC, id DESC);
