@@ -1,6 +1,7 @@
 package telegram
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -79,6 +80,24 @@ func (l *Limiter) Take(chat string, edit bool, now time.Time) time.Duration {
 	u.minute = append(since(u.minute, now.Add(-time.Minute-slack)), now)
 	l.all = append(since(l.all, now.Add(-time.Second-slack)), now)
 	return 0
+}
+
+// Done says that the call a place was taken for has ended. The platform counts arrivals: with the end as the time that counts,
+// none that follows can arrive too early, however long this one was on its way.
+func (l *Limiter) Done(chat string, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	u := l.chats[chat]
+	if u == nil || !now.After(u.last) {
+		return
+	}
+	if n := len(u.minute); n > 0 {
+		u.minute[n-1] = now
+	}
+	if i := slices.Index(l.all, u.last); i >= 0 {
+		l.all = append(slices.Delete(l.all, i, i+1), now)
+	}
+	u.last = now
 }
 
 // Block keeps a chat silent, or only without edits, as a retry_after asks.

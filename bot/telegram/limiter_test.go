@@ -57,6 +57,24 @@ func TestLimiterGlobal(t *testing.T) {
 	}
 }
 
+// A call that is long on its way counts from its end: the next one may be quicker.
+func TestLimiterCountsFromTheEnd(t *testing.T) {
+	began := time.Unix(1_800_000_000, 0)
+	l := NewLimiter(Limits{})
+	if l.Take("1", false, began) != 0 {
+		t.Fatal("not at once")
+	}
+	ended := began.Add(700 * time.Millisecond)
+	l.Done("1", ended)
+	l.Done("2", ended) // nobody's
+	if at := l.Ready("1", false, ended); at.Sub(ended) < time.Second {
+		t.Errorf("ready %v after the end", at.Sub(ended))
+	}
+	if at := l.Ready("2", false, ended); at.After(ended) {
+		t.Errorf("another chat waits %v", at.Sub(ended))
+	}
+}
+
 func TestLimiterForgets(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	l := NewLimiter(Limits{})

@@ -126,6 +126,7 @@ func (s *Sender) editCall(ctx context.Context, a pulse.Address, id int, body chu
 	ctx, cancel := context.WithTimeout(ctx, s.c.timeout)
 	defer cancel()
 	ctx, at := withAttempt(ctx)
+	defer func() { s.limit.Done(a.Chat, s.cfg.Now()) }()
 	_, err := s.c.api.EditMessageText(ctx, &tg.EditMessageTextParams{ChatID: a.Chat, MessageID: id, Text: body.text,
 		Entities: body.entities, LinkPreviewOptions: noPreview(), ReplyMarkup: markup})
 	if err == nil {
@@ -217,6 +218,7 @@ func (s *Sender) sendCall(ctx context.Context, n pulse.Notice, p progress, body 
 	ctx, cancel := context.WithTimeout(ctx, s.c.timeout)
 	defer cancel()
 	ctx, at := withAttempt(ctx)
+	defer func() { s.limit.Done(p.to.Chat, s.cfg.Now()) }()
 	m, err := s.c.api.SendMessage(ctx, ask)
 	if err != nil {
 		f := s.c.classify(err, at)

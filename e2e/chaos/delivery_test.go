@@ -141,13 +141,10 @@ func deliveryOf(t *testing.T, database string, seed uint64) {
 		c.toldInOrder(t, db, tg, times)
 	}
 	before := spread{}
-	during, disturbed, signs := spread{}, spread{}, spread{}
+	during, disturbed := spread{}, spread{}
 	for _, c := range all {
 		for i, e := range c.done {
 			took := times[e.tag].told.Sub(times[e.tag].decided)
-			if seen := times[e.tag].seen; (c.calm || i == 0) && !seen.IsZero() {
-				signs = append(signs, seen.Sub(times[e.tag].began))
-			}
 			switch {
 			case c == blocked && i > 0:
 			case i == 0:
@@ -159,8 +156,8 @@ func deliveryOf(t *testing.T, database string, seed uint64) {
 			}
 		}
 	}
-	t.Logf("%d faults in %s: %v; %d named waits, all kept. From a decision to its message: undisturbed %v; meanwhile, in chats without faults %v; in those with %v. From the beginning of the work to its first sign, without faults %v",
-		sky.total(), raged.Round(time.Second), sky.hits, retryAfterObeyed(t, tg), before, during, disturbed, signs)
+	t.Logf("%d faults in %s: %v; %d named waits, all kept. From a decision to its message: undisturbed %v; meanwhile, in chats without faults %v; in those with %v.",
+		sky.total(), raged.Round(time.Second), sky.hits, retryAfterObeyed(t, tg), before, during, disturbed)
 	// Generous, because this machine may have other things to do; a chat that waited for another's punishment would wait for its end.
 	if len(during) == 0 || slices.Max(during) > 3*slices.Max(before)+20*time.Second {
 		t.Errorf("chats without faults were told after %v, before it was %v", during, before)
@@ -271,38 +268,30 @@ func settled(t *testing.T, p *e2etest.Pulse) {
 	}
 }
 
-// outcome is when a goal's first iteration began, when that was to be seen, when its end was decided, and when its chat was told.
-type outcome struct{ began, seen, decided, told time.Time }
+// outcome is when a goal's end was decided, and when its chat was told, first.
+type outcome struct{ decided, told time.Time }
 
 // outcomes are those of every goal, by its tag.
 func outcomes(t *testing.T, db *sql.DB, tg *telegramtest.Server, database string) map[string]outcome {
 	t.Helper()
-	micros := "%s"
+	micros := "created_at"
 	if database != "" {
-		micros = "CAST(extract(epoch FROM %s) * 1000000 AS bigint)"
+		micros = "CAST(extract(epoch FROM created_at) * 1000000 AS bigint)"
 	}
 	out := map[string]outcome{}
-	times := func(query, column string, take func(o *outcome, at time.Time)) {
-		rows, err := db.QueryContext(t.Context(), fmt.Sprintf(query, fmt.Sprintf(micros, column)))
-		if err != nil {
+	rows, err := db.QueryContext(t.Context(), "SELECT body, "+micros+" FROM notifications WHERE kind = 'final'")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var body string
+		var at int64
+		if err := rows.Scan(&body, &at); err != nil {
 			t.Fatal(err)
 		}
-		defer rows.Close()
-		for rows.Next() {
-			var words string
-			var at int64
-			if err := rows.Scan(&words, &at); err != nil {
-				t.Fatal(err)
-			}
-			tag := tagShape.FindString(words)
-			o := out[tag]
-			take(&o, time.UnixMicro(at))
-			out[tag] = o
-		}
+		out[tagShape.FindString(body)] = outcome{decided: time.UnixMicro(at)}
 	}
-	times("SELECT body, %s FROM notifications WHERE kind = 'final'", "created_at", func(o *outcome, at time.Time) { o.decided = at })
-	times("SELECT s.goal, %s FROM pulse_iterations i JOIN pulse_sessions s ON s.id = i.session_id WHERE i.iteration_number = 1 AND i.started_at IS NOT NULL", "i.started_at",
-		func(o *outcome, at time.Time) { o.began = at })
 	for _, k := range tg.Calls() {
 		if text := k.Params["text"]; k.Effect && k.Method == "sendMessage" && strings.HasPrefix(text, "✅") {
 			tag := tagShape.FindString(text)
@@ -332,10 +321,6 @@ func (c *correspondent) toldInOrder(t *testing.T, db *sql.DB, tg *telegramtest.S
 			}
 			live++
 			shown[fmt.Sprint(m.ID)] = e.tag
-			if o := times[e.tag]; o.seen.IsZero() {
-				o.seen = m.Date
-				times[e.tag] = o
-			}
 			if m.Date.After(told) {
 				t.Errorf("%s saw %q after the outcome of %s", c.FirstName, first(m), e.tag)
 			}
