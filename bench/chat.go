@@ -181,6 +181,11 @@ func goalsFromChat(ctx context.Context, _ []string) (sample, error) {
 	total := goalsWarm + goalsMeasured
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(total/goalsPerSecond+30)*time.Second)
 	defer cancel()
+	used, err := cpuTime(c.p.cmd.Process.Pid)
+	if err != nil {
+		return nil, err
+	}
+	begin := time.Now()
 	seen, watched := map[string]time.Time{}, make(chan error, 1)
 	go func() { watched <- c.watch(ctx, total, seen) }()
 	tick := time.NewTicker(time.Second / goalsPerSecond)
@@ -192,6 +197,11 @@ func goalsFromChat(ctx context.Context, _ []string) (sample, error) {
 	if err := <-watched; err != nil {
 		return nil, fmt.Errorf("%w\n%s", err, c.p.output())
 	}
+	later, err := cpuTime(c.p.cmd.Process.Pid)
+	if err != nil {
+		return nil, err
+	}
+	busy := float64(later-used) / float64(time.Since(begin))
 	time.Sleep(100 * time.Millisecond) // the last acknowledgement may come behind the commit
 	acked, err := c.acknowledged()
 	if err != nil {
@@ -205,6 +215,7 @@ func goalsFromChat(ctx context.Context, _ []string) (sample, error) {
 		commits, acks, both = append(commits, commit), append(acks, ack), append(both, max(commit, ack))
 	}
 	s := millis(both)
+	s["CPU %"] = 100 * busy
 	s["committed p99 ms"], s["acknowledged p99 ms"] = millis(commits)["p99 ms"], millis(acks)["p99 ms"]
 	return s, nil
 }

@@ -211,7 +211,7 @@ func (b *bench) processes() []contest {
 			},
 		},
 		{
-			id: "M22", title: "memory and processor time of a process at rest", metric: "RSS MB",
+			id: "M22", title: "memory and processor time of a process at rest", metric: "RSS MB", rounds: 3,
 			contenders: []contender{
 				ours("pulse up, Telegram, SQLite", sqlite, "m22-pulse"), ours("the same, 10,000 sessions wait", sqlite, "m22-waiting"),
 				b.river("River", "idle"), b.graphile("graphile-worker", "idle"),
