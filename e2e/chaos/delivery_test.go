@@ -17,7 +17,7 @@ import (
 	"pulseloop/pulse"
 )
 
-var faultsFlag = flag.Float64("chaos.faults", 0.4, "share of the calls to a disturbed chat that meet a fault")
+var faultsFlag = flag.Float64("chaos.faults", 0.5, "share of the calls to a disturbed chat that meet a fault")
 
 // deliveryAgents show progress for a while; the last one asks a question.
 const deliveryAgents = `
@@ -29,12 +29,12 @@ sessions:
   working:
     repeat_last: true
     iterations:
-      - - run: "sleep 0.4"
-        - run: "sleep 0.4"
+      - - run: "sleep 0.3"
+        - run: "sleep 0.3"
         - say: "The first part is there."
         - signal: CONTINUE
-      - - run: "sleep 0.4"
-        - run: "sleep 0.4"
+      - - run: "sleep 0.3"
+        - run: "sleep 0.3"
         - say: "Reached: {{goal}}"
         - signal: COMPLETE
   asking:
@@ -97,7 +97,7 @@ func TestDelivery(t *testing.T) {
 }
 
 func deliveryOf(t *testing.T, database string, seed uint64) {
-	people, storm, sky := 6, 6*time.Second, &sky{dice: dice(seed, 1), hang: time.Second, longest: 2, hits: map[string]int{}, spared: map[int64]bool{0: true}}
+	people, storm, sky := 6, 4*time.Second, &sky{dice: dice(seed, 1), hang: time.Second, longest: 2, hits: map[string]int{}, spared: map[int64]bool{0: true}}
 	if *longFlag {
 		people, storm, sky.hang, sky.longest = 12, 4*time.Minute, time.Minute, 30
 	}

@@ -37,14 +37,18 @@ func TestProgressIsSeenSoon(t *testing.T) {
 	ann := e2etest.NewPerson(t, tg, "Ann")
 	ann.Pair(p.PairCode())
 	group := ann.In(tg.Group("Team", false))
-	quiet, cancel := context.WithTimeout(t.Context(), 1200*time.Millisecond) // the welcome is no part of this
-	defer cancel()
+	quiet, over := context.WithTimeout(t.Context(), 1200*time.Millisecond) // the welcome is no part of this
+	defer over()
 	<-quiet.Done()
 	for _, who := range []*e2etest.Person{ann, group} {
 		who.Say("/pulse take every step")
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
 	for _, who := range []*e2etest.Person{ann, group} {
-		who.Hears("✅")
+		if _, err := who.Chat.AwaitText(ctx, "✅"); err != nil {
+			t.Fatal(err)
+		}
 	}
 	db := p.DB()
 	for name, chat := range map[string]int64{"private": ann.Chat.ID, "group": group.Chat.ID} {
