@@ -10,6 +10,8 @@
 //
 // A *Store may be used by many goroutines at once. On SQLite every write goes
 // through one goroutine that commits waiting writes as a group; reads run
-// beside it. On PostgreSQL each write is a transaction of its own, and rows
-// are locked in the order session, task.
+// beside it. On PostgreSQL each write is a transaction of its own, but for
+// results of tasks that come while others are being written, which go
+// together; rows are locked in the order session, task. The queue has a pool
+// of its own, of pgx itself; everything else goes through bun.
 package db
