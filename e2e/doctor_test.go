@@ -163,6 +163,8 @@ var brokenSetups = []broken{
 	{name: "Telegram out of reach", check: "telegram", state: "fail", detail: "Telegram", fix: "network",
 		options: with("PULSE_TELEGRAM_API_URL=http://127.0.0.1:1")},
 	{name: "nobody is paired", check: "pairing", state: "warn", detail: "nobody may speak to the bot yet", fix: "run `pulse up` and send the bot the code it prints"},
+	{name: "no place for temporary files", check: "leftovers", state: "fail", detail: "no temporary files can be made in /nonexistent", fix: "set TMPDIR to a directory you may write to",
+		options: with("TMPDIR=/nonexistent")},
 	{name: "no sandbox", check: "sandbox", state: "warn", detail: "could read ", fix: "run pulse as a user of its own"},
 }
 

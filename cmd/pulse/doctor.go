@@ -50,6 +50,7 @@ func (o *options) checks() []check {
 		{"telegram", checkTelegram},
 		{"pairing", o.checkPairing},
 		{"sandbox", checkSandbox},
+		{"leftovers", checkLeftovers},
 	}
 }
 

@@ -2,6 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"time"
 
 	"pulseloop/agent/tidy"
@@ -62,4 +67,32 @@ func (a *app) tidies(trees *worktree.Trees) {
 	}
 	a.runs["tidy"] = tidy.New(tidy.Config{Trees: trees, Store: a.store, Log: a.log,
 		Keep: a.cfg.Retention.Worktrees.Duration(), Still: 2 * a.cfg.Daemon.Lease}).Run
+}
+
+// checkLeftovers counts what gathers over months, and looks whether there is
+// a place for what does not.
+func checkLeftovers(_ context.Context, cfg configs.Config) []finding {
+	count := func(dir string) int {
+		found, _ := os.ReadDir(filepath.Join(cfg.DataDir, dir)) // none yet
+		return len(found)
+	}
+	text := fmt.Sprintf("%d worktrees, stores of %d repositories, build caches of %d: `pulse clean --dry-run` says which nobody needs",
+		count("worktrees"), count("repos"), count("caches"))
+	own, err := scratch.New("pulse-doctor-")
+	if err != nil {
+		var at *fs.PathError
+		if errors.As(err, &at) {
+			err = at.Err // the name in it is another one at each call
+		}
+		return []finding{fail("no temporary files can be made in "+os.TempDir()+", which agents and git need: "+err.Error(), "set TMPDIR to a directory you may write to")}
+	}
+	_ = own.Remove()
+	left, err := scratch.Leftovers("pulse-")
+	if err != nil {
+		return []finding{warn(text+"; temporary directories cannot be listed: "+err.Error(), "set TMPDIR to a directory you may read")}
+	}
+	if len(left) > 0 {
+		text += fmt.Sprintf("; %d temporary directories of killed programs, which the next start clears", len(left))
+	}
+	return []finding{ok(text)}
 }
