@@ -117,7 +117,7 @@ func TestAcknowledgedIsKept(t *testing.T) {
 	t.Parallel()
 	kills := 20
 	if *longFlag {
-		kills = 1000
+		kills = *killsFlag
 	}
 	seed := newSeed(t)
 	r := dice(seed, 3)
