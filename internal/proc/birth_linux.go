@@ -3,7 +3,7 @@
 package proc
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"math"
 	"os"
@@ -138,21 +138,34 @@ func filesOf(cmd *exec.Cmd) (files []int, done func(), err error) {
 	}
 	all = append(all, cmd.ExtraFiles...)
 	for _, f := range all {
-		raw, err := f.SyscallConn()
-		if err == nil {
-			err = errors.Join(raw.Control(func(fd uintptr) {
-				var copied int
-				if copied, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, len(all)); err == nil {
-					files = append(files, copied)
-				}
-			}), err)
-		}
+		copied, err := copyAbove(f, len(all))
 		if err != nil {
 			done()
 			return nil, nil, fmt.Errorf("pass a file on: %w", err)
 		}
+		files = append(files, copied)
 	}
 	return files, done, nil
+}
+
+// copyAbove copies a file for the child, to a number from least on. The copy
+// blocks: the runtime has our pipes not block and waits elsewhere, but most
+// programs take input that is not there yet for its end.
+func copyAbove(f *os.File, least int) (copied int, err error) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		if copied, failed = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, least); failed != nil {
+			return
+		}
+		if failed = unix.SetNonblock(copied, false); failed != nil {
+			_ = unix.Close(copied)
+		}
+	})
+	return copied, cmp.Or(err, failed)
 }
 
 // dress adds everything from the folder to the program itself.

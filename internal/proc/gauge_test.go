@@ -4,6 +4,8 @@ package proc_test
 
 import (
 	"bufio"
+	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -142,3 +144,35 @@ func TestStartBehindWallsThatFails(t *testing.T) {
 }
 
 func lines(s string) []string { return strings.Split(strings.TrimSpace(s), "\n") }
+
+// A program that reads its input before anything was written waits for it,
+// and its output waits for who reads slowly.
+func TestInputMayComeLate(t *testing.T) {
+	for name, walls := range map[string]proc.Walls{"plain": {}, "limits": {Limits: proc.Limits{NoCore: true}}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := shell(t, walls, "echo up; read word && head -c 300000 /dev/zero && echo; echo got $word")
+			out := bufio.NewReader(p.Stdout())
+			if s, err := out.ReadString('\n'); err != nil || s != "up\n" {
+				t.Fatalf("%q, %v", s, err)
+			}
+			stat := fmt.Sprintf("/proc/%d/stat", p.Pid())
+			for state := ""; state != "S"; <-time.After(5 * time.Millisecond) { // it waits, or has ended
+				b, err := os.ReadFile(stat)
+				if _, rest, _ := strings.Cut(string(b), ") "); err == nil {
+					state, _, _ = strings.Cut(rest, " ")
+				}
+				if err != nil || state == "Z" {
+					t.Fatal("it did not wait for its input")
+				}
+			}
+			if _, err := p.Stdin().Write([]byte("it\n")); err != nil {
+				t.Fatal(err)
+			}
+			rest, err := io.ReadAll(out)
+			if err != nil || len(rest) != 300_000+len("\ngot it\n") || !bytes.HasSuffix(rest, []byte("\ngot it\n")) {
+				t.Errorf("%d bytes, the last %q, %v", len(rest), rest[max(0, len(rest)-20):], err)
+			}
+		})
+	}
+}
