@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -37,6 +38,7 @@ type notifier struct {
 	hub    *hub
 	log    *slog.Logger
 	out    *pgxpool.Pool
+	pooled bool // a pooler stands between
 	cancel context.CancelFunc
 	group  sync.WaitGroup
 
@@ -45,9 +47,9 @@ type notifier struct {
 	kick    chan struct{}
 }
 
-func startNotifier(cfg *pgx.ConnConfig, h *hub, log *slog.Logger, out *pgxpool.Pool) *notifier {
+func startNotifier(cfg *pgx.ConnConfig, h *hub, log *slog.Logger, out *pgxpool.Pool, pooled bool) *notifier {
 	ctx, cancel := context.WithCancel(context.Background())
-	n := &notifier{me: pulse.NewUUID(time.Now()), hub: h, log: log, out: out, cancel: cancel, pending: topicSet{}, kick: make(chan struct{}, 1)}
+	n := &notifier{me: pulse.NewUUID(time.Now()), hub: h, log: log, out: out, pooled: pooled, cancel: cancel, pending: topicSet{}, kick: make(chan struct{}, 1)}
 	n.group.Go(func() { n.send(ctx) })
 	n.group.Go(func() { n.listen(ctx, cfg) })
 	return n
@@ -105,9 +107,14 @@ func (n *notifier) notify(ctx context.Context, topics topicSet) {
 	for _, t := range slices.Sorted(maps.Keys(topics)) {
 		names = append(names, string(t))
 	}
-	if _, err := poolConn(n.out).ExecContext(ctx, notifySQL, wakeChannel, n.me+":"+strings.Join(names, ",")); err != nil && ctx.Err() == nil {
+	if err := n.say(ctx, wakeChannel, n.me+":"+strings.Join(names, ",")); err != nil && ctx.Err() == nil {
 		n.log.Warn("wake-up not sent; others will notice by polling", "error", err)
 	}
+}
+
+func (n *notifier) say(ctx context.Context, channel, text string) error {
+	_, err := poolConn(n.out).ExecContext(ctx, notifySQL, channel, text)
+	return err
 }
 
 // listen holds a connection of its own and makes a new one when it breaks.
@@ -117,6 +124,10 @@ func (n *notifier) listen(ctx context.Context, cfg *pgx.ConnConfig) {
 		began := time.Now()
 		err := n.receive(ctx, cfg)
 		if ctx.Err() != nil {
+			return
+		}
+		if errors.Is(err, errDeaf) {
+			n.log.Warn("no wake-ups: polling finds within a second what other processes did; for wake-ups use the pooler's session mode, or the address of PostgreSQL itself", "error", err)
 			return
 		}
 		if lasted := time.Since(began); lasted > steady {
@@ -145,12 +156,17 @@ func (n *notifier) receive(ctx context.Context, cfg *pgx.ConnConfig) error {
 		defer cancel()
 		conn.Close(closing)
 	}()
+	if n.pooled {
+		if err := n.hears(ctx, conn); err != nil {
+			return err
+		}
+	}
 	if _, err := conn.Exec(ctx, "LISTEN "+wakeChannel); err != nil {
 		return err
 	}
 	n.wakeAll() // whatever was said while nobody listened
 	for {
-		note, err := conn.WaitForNotification(ctx)
+		note, err := n.next(ctx, conn)
 		if err != nil {
 			return err
 		}

@@ -50,6 +50,10 @@ func (s *Store) openPostgres(ctx context.Context) error {
 			cfg.RuntimeParams[k] = v
 		}
 	}
+	pooled, err := behindPooler(ctx, cfg, s.log)
+	if err != nil {
+		return err
+	}
 	// bun writes its arguments into the text, so preparing would be wasted.
 	plain := cfg.Copy()
 	plain.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
@@ -71,7 +75,7 @@ func (s *Store) openPostgres(ctx context.Context) error {
 		s.closeClaims()
 		return errors.Join(err, s.reads.Close())
 	}
-	s.news = startNotifier(cfg.Copy(), s.hub, s.log, s.claims)
+	s.news = startNotifier(cfg.Copy(), s.hub, s.log, s.claims, pooled)
 	return nil
 }
 

@@ -207,6 +207,9 @@ func TestAPIWhileTheDatabaseIsSilent(t *testing.T) {
 	}
 	a.worsen(silence()...)
 	all(mostSilence)
+	if !strings.Contains(front.Log(), "wake-ups from the database interrupted") {
+		t.Error("it still listens on the silent connection")
+	}
 	a.gone()
 	all(mostSilence)
 	a.clear()
