@@ -110,25 +110,8 @@ func (s *Store) ClaimNotices(ctx context.Context, platforms []pulse.Platform, sk
 				return err
 			}
 		}
-		passed, args := "", []any{text(token), bun.List(texts(platforms))}
-		if len(skip) > 0 {
-			tuples := make([]string, 0, len(skip))
-			for _, a := range skip {
-				tuples = append(tuples, "(platform = ? AND chat = ?)")
-				args = append(args, text(a.Platform), text(a.Chat))
-			}
-			passed = " AND NOT (" + strings.Join(tuples, " OR ") + ")"
-		}
-		now := w.now(0)
-		due := "((n.status = 'queued' AND n.next_at <= " + now + ") OR (n.status = 'sending' AND n.lease_until <= " + now + "))"
-		query := "UPDATE notifications SET status = 'sending', claim_token = ?, attempts = attempts + CASE WHEN status = 'sending' THEN 1 ELSE 0 END, lease_until = " + w.now(lease) +
-			" WHERE id IN (SELECT id FROM (SELECT id, priority, created_at, row_number() OVER (PARTITION BY platform, chat ORDER BY priority DESC, created_at, id) AS place" +
-			" FROM notifications n WHERE " + due + " AND platform IN (?)" + passed +
-			" AND NOT EXISTS (SELECT 1 FROM notifications o WHERE o.status = 'sending' AND o.platform = n.platform AND o.chat = n.chat AND o.lease_until > " + now + ")" +
-			" AND NOT EXISTS (SELECT 1 FROM chat_holds h WHERE h.platform = n.platform AND h.chat = n.chat AND (h.until IS NULL OR h.until > " + now + ")" +
-			" AND (NOT h.edits OR (n.editable AND n.external_id IS NOT NULL)))" +
-			") c WHERE place = 1 ORDER BY priority DESC, created_at, id LIMIT ?) RETURNING *"
-		return w.db.NewRaw(query, append(args, limit)...).Scan(ctx, &out)
+		query, args := claimNotices(w, token, platforms, skip, limit, lease)
+		return w.db.NewRaw(query, args...).Scan(ctx, &out)
 	})
 	slices.SortFunc(out, func(a, b noticeRow) int {
 		if a.Priority != b.Priority {
@@ -140,6 +123,48 @@ func (s *Store) ClaimNotices(ctx context.Context, platforms []pulse.Platform, sk
 		return strings.Compare(string(a.ID), string(b.ID))
 	})
 	return values(out, noticeRow.value), token, err
+}
+
+// claimNotices is the statement of ClaimNotices. It steps from chat to chat along the index of what is queued and looks at the
+// head of each: with a long backlog, which every chat can have after an outage, to sort what is due would take longer than to
+// send it.
+func claimNotices(w *work, token pulse.ClaimToken, platforms []pulse.Platform, skip []pulse.Address, limit int, lease time.Duration) (string, []any) {
+	var args []any
+	first := make([]string, 0, len(platforms))
+	for _, p := range platforms {
+		first = append(first, "SELECT CAST(? AS text), (SELECT min(chat) FROM notifications WHERE status = 'queued' AND platform = ?)")
+		args = append(args, text(p), text(p))
+	}
+	now, passed := w.now(0), ""
+	for _, a := range skip {
+		passed += " AND NOT (k.platform = ? AND k.chat = ?)"
+		args = append(args, text(a.Platform), text(a.Chat))
+	}
+	args = append(args, bun.List(texts(platforms)))
+	for _, a := range skip {
+		args = append(args, text(a.Platform), text(a.Chat))
+	}
+	args = append(args, limit, text(token))
+	return "WITH RECURSIVE c (platform, chat) AS (" + strings.Join(first, " UNION ALL ") + " UNION ALL" +
+		" SELECT c.platform, (SELECT min(n.chat) FROM notifications n WHERE n.status = 'queued' AND n.platform = c.platform AND n.chat > c.chat) FROM c WHERE c.chat IS NOT NULL)," +
+		" free AS (SELECT platform, chat FROM c k WHERE chat IS NOT NULL" + passed +
+		" AND NOT EXISTS (SELECT 1 FROM notifications o WHERE o.status = 'sending' AND o.platform = k.platform AND o.chat = k.chat AND o.lease_until > " + now + ")" +
+		" AND NOT" + onHold("k", now, "NOT h.edits") + ")," +
+		" heads (id) AS (SELECT (SELECT n.id FROM notifications n WHERE n.status = 'queued' AND n.platform = free.platform AND n.chat = free.chat AND n.next_at <= " + now +
+		" AND NOT (n.editable AND n.external_id IS NOT NULL AND" + onHold("n", now, "h.edits") + ")" +
+		" ORDER BY n.priority DESC, n.created_at, n.id LIMIT 1) FROM free" +
+		" UNION ALL SELECT k.id FROM notifications k WHERE k.status = 'sending' AND k.lease_until <= " + now + " AND k.platform IN (?)" + passed +
+		" AND NOT EXISTS (SELECT 1 FROM notifications o WHERE o.status = 'sending' AND o.platform = k.platform AND o.chat = k.chat AND o.lease_until > " + now + ")" +
+		" AND NOT" + onHold("k", now, "(NOT h.edits OR (k.editable AND k.external_id IS NOT NULL))") + ")," +
+		" chosen (id) AS (SELECT id FROM (SELECT n.id, n.priority, n.created_at, row_number() OVER (PARTITION BY n.platform, n.chat ORDER BY n.priority DESC, n.created_at, n.id) AS place" +
+		" FROM heads JOIN notifications n ON n.id = heads.id) f WHERE place = 1 ORDER BY priority DESC, created_at, id LIMIT ?)" +
+		" UPDATE notifications SET status = 'sending', claim_token = ?, attempts = attempts + CASE WHEN status = 'sending' THEN 1 ELSE 0 END, lease_until = " + w.now(lease) +
+		" WHERE id IN (SELECT id FROM chosen) RETURNING *", args
+}
+
+// onHold is the condition that the chat of a row has a hold of a kind.
+func onHold(row, now, which string) string {
+	return " EXISTS (SELECT 1 FROM chat_holds h WHERE h.platform = " + row + ".platform AND h.chat = " + row + ".chat AND (h.until IS NULL OR h.until > " + now + ") AND " + which + ")"
 }
 
 // SettleNotice stores what became of sending revision rev under a claim, and
