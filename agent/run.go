@@ -214,15 +214,26 @@ func (d *Daemon) handBack(ctx context.Context, f pulse.Fence) {
 	}
 }
 
+// How soon a write that failed is made again: the slot of a run is taken until
+// its result is stored, so what waits in the queue waits for this too.
+const (
+	insistFrom = 50 * time.Millisecond
+	insistMost = 200 * time.Millisecond
+)
+
 // insist repeats a write while the database is away: until it is done or
 // refused, or ctx ends.
 func (r *run) insist(ctx context.Context, what string, write func(context.Context) error) error {
-	for wait := 50 * time.Millisecond; ; wait = min(wait*2, 2*time.Second) {
+	told := false
+	for wait := insistFrom; ; wait = min(wait*2, insistMost) {
 		err := write(ctx)
 		if err == nil || errors.Is(err, pulse.ErrFenced) || refused(err) || ctx.Err() != nil {
 			return err
 		}
-		r.log.Warn(what+"; trying again", "err", err)
+		if !told { // once, not five times a second
+			r.log.Warn(what+"; trying again until it is done", "err", err)
+			told = true
+		}
 		select {
 		case <-ctx.Done():
 			return err

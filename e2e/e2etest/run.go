@@ -127,8 +127,14 @@ func (p *Pulse) Stop() {
 		}
 	case <-limit.C:
 		_ = syscall.Kill(r.pid, syscall.SIGQUIT) // shows what every goroutine does
+		_ = syscall.Kill(r.pid, syscall.SIGCONT) // a test that failed may have left it stopped
 		p.t.Errorf("the program did not end within %s", mostStop)
-		<-r.done
+		select {
+		case <-r.done:
+		case <-time.After(mostStop):
+			_ = syscall.Kill(r.pid, syscall.SIGKILL)
+			<-r.done
+		}
 	}
 }
 
