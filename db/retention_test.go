@@ -32,9 +32,9 @@ func everything(keep time.Duration) Retention {
 	return Retention{Events: keep, Turns: keep, Prompts: keep, Messages: keep, Deltas: keep}
 }
 
-// TestRetention purges half of a database of 110,000 rows and looks at every table.
+// TestRetention purges half of a database of 55,000 rows and looks at every table.
 func TestRetention(t *testing.T) {
-	both(t, 6000, func(t *testing.T, s *Store, f filler) {
+	both(t, 3000, func(t *testing.T, s *Store, f filler) {
 		now := time.Now()
 		s.cfg.Clock = func() time.Time { return now } // else sessions come of age while this runs
 		f.exec(f.sql("INSERT INTO audit (seq, at, operator, name, action, subject, detail, prev_hash, hash) VALUES (1, at<0>at, 'o', 'n', 'a', 's', '', '', 'h')", f.n))
@@ -46,7 +46,7 @@ func TestRetention(t *testing.T) {
 		t.Logf("%+v in %.1f s", p, time.Since(began).Seconds())
 		old := f.n/2 - 40
 		for name, got := range map[string][2]int64{"events": {p.Events, int64(5 * old)}, "turns": {p.Turns, int64(7 * old)}, "prompts": {p.Prompts, int64(2 * old)}} {
-			if slack := got[0] - got[1]; slack < -100 || slack > 100 { // filling took a moment
+			if more := got[0] - got[1]; more < -100 || more > 100+got[1]/5 { // while it was filled, some came of age
 				t.Errorf("%s: %d rows went, want about %d", name, got[0], got[1])
 			}
 		}

