@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -130,7 +131,22 @@ func checkDatabase(ctx context.Context, cfg configs.Config) []finding {
 	if err != nil {
 		return []finding{broken(err, "run `pulse migrate`")}
 	}
-	return []finding{ok(fmt.Sprintf("%s, schema version %d", what, v))}
+	return append([]finding{ok(fmt.Sprintf("%s, schema version %d", what, v))}, refusingChats(ctx, store)...)
+}
+
+// refusingChats tells of the chats for which results and questions wait
+// because the platform takes nothing for them.
+func refusingChats(ctx context.Context, store *db.Store) []finding {
+	held, err := store.HeldChats(ctx)
+	if err != nil {
+		return []finding{broken(err, "run `pulse migrate`")}
+	}
+	var out []finding
+	for _, at := range slices.SortedFunc(maps.Keys(held), func(a, b pulse.Address) int { return cmp.Compare(a.Chat, b.Chat) }) {
+		out = append(out, warn(fmt.Sprintf("chat %s on %s takes no messages: %s", at.Chat, at.Platform, held[at]),
+			"let the bot in again there, or write to it: what waits is then sent"))
+	}
+	return out
 }
 
 // unusableDatabase says why, where the error knows.
