@@ -24,6 +24,12 @@ var dialer = net.Dialer{
 	KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3},
 }
 
+// maxIdle is how long the server keeps a transaction for a program from which
+// nothing comes. One that was stopped in the middle of it holds rows that
+// others want: the task it runs, above all, which has to be somebody else's
+// soon after its lease.
+const maxIdle = 5 * time.Second
+
 func (s *Store) openPostgres(ctx context.Context) error {
 	pool, err := pgxpool.ParseConfig(s.cfg.URL)
 	if err != nil {
@@ -39,7 +45,7 @@ func (s *Store) openPostgres(ctx context.Context) error {
 		"application_name":                    "pulse",
 		"timezone":                            "UTC",
 		"statement_timeout":                   strconv.FormatInt(s.cfg.Timeout.Milliseconds(), 10),
-		"idle_in_transaction_session_timeout": strconv.FormatInt(2*s.cfg.Timeout.Milliseconds(), 10),
+		"idle_in_transaction_session_timeout": strconv.FormatInt(maxIdle.Milliseconds(), 10),
 	}
 	// bun writes its arguments into the text by these two rules, so they are
 	// not for the URL to change.
