@@ -120,8 +120,8 @@ func (c *cleaner) park(ctx context.Context, key string) (string, error) {
 // afterwards nobody would look.
 func (c *cleaner) onRecord(ctx context.Context, key string) (string, error) {
 	s, err := c.cfg.Known.Session(ctx, pulse.SessionID(key))
-	if err != nil || !overFor(s, c.cfg.Still) {
-		return "", nil // Park says why it stays
+	if err != nil || !overFor(s, c.cfg.Still) || !final(s) {
+		return "", nil // Park says why it stays, if it does
 	}
 	cp, err := c.cfg.Trees.Unreported(ctx, key, s.HeadCommit)
 	if err != nil || cp.Commits == 0 {

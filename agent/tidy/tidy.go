@@ -112,7 +112,7 @@ func (t *Tidier) look(ctx context.Context, k worktree.Kept, head string) error {
 	if !overFor(s, t.cfg.Still) {
 		return nil
 	}
-	if head != "" && head != s.HeadCommit {
+	if head != "" && head != s.HeadCommit && final(s) {
 		if err := t.report(ctx, k.Key, s); err != nil {
 			return err
 		}
@@ -140,6 +140,12 @@ func (t *Tidier) report(ctx context.Context, key string, s pulse.Session) error 
 	}
 	return err
 }
+
+// final reports whether nobody will count what an attempt of the session saved
+// and could not report. One that has failed may be resumed, and then the next
+// attempt counts it; what is complete is on record, and what other machines
+// saved of attempts that were lost is not on its branch.
+func final(s pulse.Session) bool { return s.Status == pulse.SessionAborted }
 
 // overFor reports whether a session has been at its end for so long.
 func overFor(s pulse.Session, d time.Duration) bool {

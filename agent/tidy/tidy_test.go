@@ -126,6 +126,8 @@ func TestCommitsOfAKilledAttemptAreCounted(t *testing.T) {
 	_, none := y.tree("never", pulse.SessionAborted, time.Hour)
 	_, running := y.tree("running", pulse.SessionRunning, 0)
 	_, justNow := y.tree("now", pulse.SessionAborted, time.Second)
+	_, failed := y.tree("failed", pulse.SessionFailed, time.Hour) // whoever resumes it counts
+	_, complete := y.tree("complete", pulse.SessionComplete, time.Hour)
 	for key := range y.book.sessions {
 		s := y.book.sessions[key]
 		s.HeadCommit = ""
@@ -137,7 +139,7 @@ func TestCommitsOfAKilledAttemptAreCounted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for key, want := range map[string]string{"aborted": first, "never": none, "running": "", "now": ""} {
+	for key, want := range map[string]string{"aborted": first, "never": none, "running": "", "now": "", "failed": "", "complete": ""} {
 		n := 0
 		if want != "" {
 			n = 1
@@ -146,7 +148,7 @@ func TestCommitsOfAKilledAttemptAreCounted(t *testing.T) {
 			t.Errorf("%s: %d commits put on record, up to %q; want %d", key, y.book.reported[key], y.book.sessions[key].HeadCommit, n)
 		}
 	}
-	if running == "" || justNow == "" {
+	if running == "" || justNow == "" || failed == "" || complete == "" {
 		t.Fatal("nothing was saved")
 	}
 }
