@@ -41,7 +41,8 @@ func TestDemoEndsByItselfWithoutATerminal(t *testing.T) {
 	if code != 0 {
 		t.Fatalf("exit code %d\n%s%s", code, out, errs)
 	}
-	oneAfterTheOther(t, out, "Agent: scripted (no agent CLI", "\n› Add a health endpoint", "⚙️ [sample] Iteration 1/10", "write_file health/health.go",
+	// Which of its steps are shown hangs on how quickly they follow each other.
+	oneAfterTheOther(t, out, "Agent: scripted (no agent CLI", "\n› Add a health endpoint", "⚙️ [sample] Iteration 1/10", "   · ",
 		"📍 [sample] Iteration 1/10: I added a health endpoint", "Commit: ", "✅ [sample] Session complete (2 iterations, 2 commits)",
 		"$ git log --stat main..pulse/add-a-health-endpoint", "docs/health.md", "health/health_test.go")
 	if _, late, _ := strings.Cut(out, "✅"); strings.Contains(late, "⚙️") || strings.Contains(late, "   · ") {
