@@ -11,6 +11,8 @@ import (
 	"sort"
 	"strings"
 	"syscall"
+
+	"pulseloop/internal/scratch"
 )
 
 // space is an agent's working tree seen through our store and our index.
@@ -39,7 +41,7 @@ type snapshot struct {
 func (t *Trees) resetIndex(ctx context.Context, s space, commit string) error {
 	if err := t.git.do(ctx, s.call("read-tree", "--reset", commit)); err != nil {
 		// An index that cannot be read holds nothing that cannot be had again.
-		if rmErr := removeAll(s.index); rmErr != nil {
+		if rmErr := scratch.RemoveAll(s.index); rmErr != nil {
 			return fmt.Errorf("reset index: %w", rmErr)
 		}
 		if err := t.git.do(ctx, s.call("read-tree", "--reset", commit)); err != nil {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 
+	"pulseloop/internal/scratch"
 	"pulseloop/pulse"
 )
 
@@ -173,7 +174,7 @@ func fetchArgs(from string, refspecs ...string) []string {
 // populate makes the working tree and its .git from nothing.
 func (t *Trees) populate(ctx context.Context, h home, rec record, commit string) error {
 	path := t.treePath(rec.Key)
-	if err := errors.Join(removeAll(path), removeAll(h.index(rec.Key))); err != nil {
+	if err := errors.Join(scratch.RemoveAll(path), scratch.RemoveAll(h.index(rec.Key))); err != nil {
 		return fmt.Errorf("clear half a tree: %w", err)
 	}
 	if err := os.Mkdir(path, 0o700); err != nil {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"pulseloop/internal/scratch"
 	"pulseloop/pulse"
 )
 
@@ -46,7 +47,7 @@ func TestReopenGivesTheTreeAsItWas(t *testing.T) {
 func TestEnsureFinishesWhatWasBegun(t *testing.T) {
 	for name, damage := range map[string]func(f *field, h home){
 		"record only": func(f *field, h home) {
-			f.must(errors.Join(removeAll(h.store()), removeAll(f.tree.Path)))
+			f.must(errors.Join(scratch.RemoveAll(h.store()), scratch.RemoveAll(f.tree.Path)))
 			f.unready(h)
 		},
 		"store half built": func(f *field, h home) { f.must(os.Rename(h.store(), h.store()+".new")); f.unready(h) },
@@ -92,7 +93,7 @@ func TestReopenAfterDamage(t *testing.T) {
 	h, _, err := f.trees.find("s1")
 	f.must(err)
 
-	f.must(errors.Join(removeAll(tree.Path), removeAll(h.index("s1"))))
+	f.must(errors.Join(scratch.RemoveAll(tree.Path), scratch.RemoveAll(h.index("s1"))))
 	again, err := f.trees.Ensure(t.Context(), f.want("s1"))
 	f.must(err)
 	if again.Head != cp.Commit || f.git(tree.Path, "rev-parse", "HEAD") != cp.Commit || f.git(tree.Path, "status", "--porcelain") != "" {
@@ -108,13 +109,13 @@ func TestReopenAfterDamage(t *testing.T) {
 		t.Errorf("after the loss of .git: %q", st)
 	}
 
-	f.must(removeAll(tree.Path))
+	f.must(scratch.RemoveAll(tree.Path))
 	if cp = f.checkpoint(); cp.Commits != 0 || !cp.Published {
 		t.Errorf("checkpoint of a tree that is gone = %+v", cp)
 	}
 	f.wantNote(cp, "made again")
 
-	f.must(removeAll(h.store()))
+	f.must(scratch.RemoveAll(h.store()))
 	_, err = f.trees.Ensure(t.Context(), f.want("s1"))
 	if err == nil || !strings.Contains(err.Error(), "lost the work") {
 		t.Errorf("without its store: %v", err)

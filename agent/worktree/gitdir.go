@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
+
+	"pulseloop/internal/scratch"
 )
 
 // inspectGit says why the tree's .git is not the one we made, empty when it
@@ -76,7 +78,7 @@ func (t *Trees) renewGit(h home, rec record, head string, side map[string]string
 	tree := t.treePath(rec.Key)
 	at := filepath.Join(tree, ".git")
 	fresh, old := h.fresh(rec.Key), h.retired(rec.Key)
-	if err := errors.Join(removeAll(fresh), removeAll(old)); err != nil {
+	if err := errors.Join(scratch.RemoveAll(fresh), scratch.RemoveAll(old)); err != nil {
 		return fmt.Errorf("clear old .git: %w", err)
 	}
 	if err := t.buildGit(h, rec, fresh, head, side); err != nil {
@@ -85,7 +87,7 @@ func (t *Trees) renewGit(h home, rec record, head string, side map[string]string
 	keepOld = keepOld && isRealDir(at) // a link or a file holds no work
 	if keepOld {
 		old = h.refused(rec.Key)
-		if err := errors.Join(removeAll(old), os.MkdirAll(filepath.Dir(old), 0o700)); err != nil {
+		if err := errors.Join(scratch.RemoveAll(old), os.MkdirAll(filepath.Dir(old), 0o700)); err != nil {
 			return fmt.Errorf("put .git aside: %w", err)
 		}
 	}
@@ -103,7 +105,7 @@ func (t *Trees) renewGit(h home, rec record, head string, side map[string]string
 	if keepOld {
 		return nil
 	}
-	if err := removeAll(old); err != nil {
+	if err := scratch.RemoveAll(old); err != nil {
 		t.log.Warn("old .git could not be removed", "path", old, "error", err)
 	}
 	return nil

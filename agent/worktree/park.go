@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
+
+	"pulseloop/internal/scratch"
 )
 
 // Kept is a tree as its record names it. No git is asked for it.
@@ -196,7 +198,7 @@ func (t *Trees) putAway(ctx context.Context, h home, rec record) error {
 func (t *Trees) clear(h home, key string) error {
 	var err error
 	for _, p := range []string{t.treePath(key), h.index(key), h.fresh(key), h.retired(key), h.intake(key), h.pushing(key)} {
-		err = errors.Join(err, removeAll(p))
+		err = errors.Join(err, scratch.RemoveAll(p))
 	}
 	return err
 }

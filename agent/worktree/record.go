@@ -145,21 +145,3 @@ func (t *Trees) seek(key string, at func(home, string) string) (home, record, er
 	}
 	return home{}, record{}, fs.ErrNotExist
 }
-
-// removeAll removes a tree of files, also where directories in it are
-// read-only, as module caches are. Links are removed, never followed.
-func removeAll(path string) error {
-	if os.RemoveAll(path) == nil {
-		return nil
-	}
-	_ = filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error {
-		if d != nil && d.IsDir() {
-			_ = os.Chmod(p, 0o700)
-			if err != nil {
-				return fs.SkipDir
-			}
-		}
-		return nil
-	})
-	return os.RemoveAll(path)
-}

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"pulseloop/internal/scratch"
 )
 
 // exactBytes outranks every .gitattributes: no line ends, filters, keywords or
@@ -25,7 +27,7 @@ func (t *Trees) ensureStore(ctx context.Context, h home, info repoInfo) error {
 	building := h.store() + ".new"
 	var err error
 	for _, how := range cloneWays(info) {
-		if err := errors.Join(removeAll(h.store()), removeAll(building)); err != nil {
+		if err := errors.Join(scratch.RemoveAll(h.store()), scratch.RemoveAll(building)); err != nil {
 			return fmt.Errorf("clear half a store: %w", err)
 		}
 		if err = t.git.do(ctx, call{dir: h.dir, local: true, args: []string{"clone", "--quiet", "--bare", how,

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"pulseloop/internal/scratch"
 	"pulseloop/pulse"
 )
 
@@ -141,7 +142,7 @@ func (t *Trees) RemoveStore(ctx context.Context, dir string, dry bool) (reason s
 	if dry {
 		return "", nil
 	}
-	if err := removeAll(h.dir); err != nil {
+	if err := scratch.RemoveAll(h.dir); err != nil {
 		return "", fmt.Errorf("remove store: %w", err)
 	}
 	t.log.InfoContext(ctx, "store removed", "store", h.dir, "repository", from)

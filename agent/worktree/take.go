@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"pulseloop/internal/scratch"
 )
 
 // Caps on the number of files, so that a million tiny ones cannot hold us up.
@@ -49,7 +51,7 @@ func (t *Trees) take(ctx context.Context, h home, rec record, known []string) (t
 	ids := said.order("refs/heads/"+rec.Branch, have)
 	got := taken{notes: said.odd}
 	if len(ids) > 0 {
-		defer func() { _ = removeAll(h.intake(rec.Key)) }()
+		defer func() { _ = scratch.RemoveAll(h.intake(rec.Key)) }()
 		why := t.quarantine(ctx, h, rec, git, ids)
 		if why == nil {
 			why, err = t.fetchTips(ctx, h, rec, ids, have)
@@ -92,7 +94,7 @@ func refusalText(why error, limit int64) string {
 // .git is copied, and links are not followed.
 func (t *Trees) quarantine(ctx context.Context, h home, rec record, git *os.Root, ids []string) error {
 	dir := h.intake(rec.Key)
-	if err := removeAll(dir); err != nil {
+	if err := scratch.RemoveAll(dir); err != nil {
 		return fmt.Errorf("clear intake: %w", err)
 	}
 	var refs strings.Builder
